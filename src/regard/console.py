@@ -1,0 +1,49 @@
+"""What a person sees: everything but results goes to standard error, and is plain when not a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+_quiet = False
+
+
+def be_quiet(quiet: bool) -> None:
+    """Say nothing but warnings and errors."""
+    global _quiet
+    _quiet = quiet
+
+
+def say(text: str) -> None:
+    if not _quiet:
+        stderr.print(text, markup=False)
+
+
+def warn(text: str) -> None:
+    stderr.print(f"Warning: {text}", style="yellow", markup=False)
+
+
+@contextmanager
+def progress(total: int, what: str, done: int = 0) -> Iterator[Callable[[int, str], None]]:
+    """A bar with the time left, on a terminal only. Yields a function to call with (done, text)."""
+    if _quiet or not sys.stderr.isatty():
+        yield lambda done, text: None
+        return
+    columns = (TextColumn(what), BarColumn(), TextColumn("{task.completed:,.0f}/{task.total:,.0f}"), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, transient=True) as bar:
+        task = bar.add_task(what, total=total, completed=done, text="")
+        last = 0.0
+
+        def update(done: int, text: str) -> None:
+            nonlocal last
+            if time.monotonic() - last > 0.1 or done >= total:
+                last = time.monotonic()
+                bar.update(task, completed=done, text=text)
+
+        yield update

@@ -1,0 +1,1 @@
+"""Small corpora that Regard can write by itself, with no download."""

@@ -1,0 +1,180 @@
+"""Tokenizers: text becomes numbers, and comes back unchanged.
+
+All four kinds are settings of one model of the `tokenizers` library, so all are equally fast, all are
+saved as the same `tokenizer.json`, and all give back any Unicode text exactly:
+
+    bpe        bytes, joined by learned merges
+    byte       bytes, no merges
+    character  the characters seen in training; any other is spelled in bytes
+    word       the words seen in training, each with the space before it; any other is spelled in bytes
+
+Ids 0, 1, 2 are <pad>, <start>, <end>. They cannot be written in text: "<end>" in a sentence is five
+ordinary characters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.config import TokenizerSettings
+from regard.errors import RegardError
+
+PAD, START, END = 0, 1, 2
+SPECIALS = ["<pad>", "<start>", "<end>"]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+# A word with the space before it, or a run of marks, or spaces. Words never hold marks.
+WORDS = r" ?[\p{L}\p{M}\p{N}]+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+
+
+class TextTokenizer:
+    """Text to ids and back."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self.size: int = tokenizer.get_vocab_size()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without <start> or <end>."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids; special ids are left out."""
+        plain = [[token for token in row if token >= len(SPECIALS)] for row in ids]
+        return self._tokenizer.decode_batch(plain, skip_special_tokens=False)
+
+    def pieces(self, text: str) -> list[str]:
+        """Each token of a text, as a person would write it."""
+        return [self.piece(token) for token in self.encode([text])[0]]
+
+    def piece(self, token: int) -> str:
+        """One token as a person would write it; part of a character shows as its bytes."""
+        if token < len(SPECIALS):
+            return SPECIALS[token]
+        name = self._tokenizer.id_to_token(token)
+        if name in _BYTE_NAMES:
+            return name
+        if not self._tokenizer.model.byte_fallback:
+            raw = bytes(_BYTE_OF_LETTER[letter] for letter in name)
+            try:
+                return raw.decode()
+            except UnicodeDecodeError:
+                return "".join(f"<0x{byte:02X}>" for byte in raw)
+        return name
+
+    def spelled_out(self, ids: Sequence[int]) -> int:
+        """How many of these ids are bytes that stand in for a word or character never seen in training."""
+        return sum(self._tokenizer.id_to_token(token) in _BYTE_NAMES for token in ids)
+
+    def merges(self) -> list[tuple[int, int, int]]:
+        """Each merge of a byte-pair vocabulary as (left id, right id, joined id), in the order learned."""
+        model = json.loads(self.to_json())["model"]
+        vocabulary = model["vocab"]
+        return [(vocabulary[left], vocabulary[right], vocabulary[left + right]) for left, right in model["merges"]]
+
+    def to_json(self) -> str:
+        return self._tokenizer.to_str(pretty=True)
+
+    @classmethod
+    def load(cls, path: Path) -> TextTokenizer:
+        try:
+            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except Exception as error:  # the library raises bare Exception for a malformed file
+            raise RegardError(
+                f"Cannot read the tokenizer '{path}'.", f"{error}", "Restore the file, or train again."
+            ) from None
+
+
+def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> TextTokenizer:
+    """Learn a vocabulary from texts."""
+    if settings.kind == "byte":
+        return TextTokenizer(_byte_level(_byte_vocabulary(), [], words=False))
+    least = len(SPECIALS) + 256
+    if settings.vocabulary < least:
+        raise RegardError(
+            f"tokenizer.vocabulary = {settings.vocabulary} is too small.",
+            f"{least} entries are needed for the special tokens and the 256 bytes.",
+            f"Set tokenizer.vocabulary to at least {least}.",
+        )
+    if settings.kind == "bpe":
+        return _train_bpe(texts, settings.vocabulary)
+    if settings.kind == "word":
+        counts: Counter[str] = Counter()
+        splitter = pre_tokenizers.Split(Regex(WORDS), "isolated")
+        for text in texts:
+            counts.update(piece for piece, _ in splitter.pre_tokenize_str(" " + text))
+        return TextTokenizer(_with_fallback(_most_frequent(counts, settings.vocabulary - least), words=True))
+    counts = Counter(character for text in texts for character in text)
+    return TextTokenizer(_with_fallback(_most_frequent(counts, settings.vocabulary - least), words=False))
+
+
+def _train_bpe(texts: Iterable[str], size: int) -> TextTokenizer:
+    learner = _byte_level(_byte_vocabulary(), [], words=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    # The trainer marks the special tokens so that they are found in text; built anew, they are not.
+    model = json.loads(learner.to_str())["model"]
+    return TextTokenizer(_byte_level(model["vocab"], [tuple(merge) for merge in model["merges"]], words=True))
+
+
+def _most_frequent(counts: Counter[str], size: int) -> list[str]:
+    return [piece for piece, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:size]]
+
+
+def _byte_vocabulary() -> dict[str, int]:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    return {piece: index for index, piece in enumerate(SPECIALS + letters)}
+
+
+def _byte_level(vocabulary: dict[str, int], merges: list[tuple[str, str]], words: bool) -> Tokenizer:
+    """Bytes, joined by merges that never cross from one word into the next."""
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    if words:
+        # Every word, the first too, starts with a space, so that it is the same token wherever it stands.
+        tokenizer.normalizer = normalizers.Prepend(" ")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(WORDS), "isolated"), to_bytes])
+        tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    else:
+        tokenizer.pre_tokenizer = to_bytes
+        tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _with_fallback(pieces: list[str], words: bool) -> Tokenizer:
+    """Whole pieces where known, single bytes where not."""
+    vocabulary = {piece: index for index, piece in enumerate(SPECIALS + BYTES + pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=True, ignore_merges=True))
+    steps = [decoders.ByteFallback(), decoders.Fuse()]
+    if words:
+        tokenizer.normalizer = normalizers.Prepend(" ")
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
+        steps.append(decoders.Strip(" ", 1, 0))
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer
+
+
+def _byte_of_letter() -> dict[str, int]:
+    """The byte behind each printable letter of a byte-level vocabulary.
+
+    Printable bytes stand for themselves; the others, in order, are the letters from U+0100 on.
+    """
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+_BYTE_OF_LETTER = _byte_of_letter()
+_BYTE_NAMES = frozenset(BYTES)

@@ -1,0 +1,1 @@
+"""From logits to tokens: beam search, greedy, sampling."""

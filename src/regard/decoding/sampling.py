@@ -1,0 +1,92 @@
+"""Sampling: draw the next token instead of taking the likeliest.
+
+    p_i ∝ exp(logit_i / temperature)     over the k likeliest, or the likeliest that sum to p
+
+Each row draws from its own stream of random numbers, made from (seed, row); so a text does not depend on
+which others are decoded beside it.
+
+Shapes: N rows · W words in the vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decoding.hypothesis import Hypothesis, State, Stepper
+from regard.hardware import mix_seeds
+
+
+def truncate(logits_NW: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Probabilities, largest first, and the tokens they belong to; what is cut off has probability 0."""
+    ordered_NW, tokens_NW = logits_NW.float().sort(dim=-1, descending=True, stable=True)
+    p_NW = (ordered_NW / temperature).softmax(-1)
+    if top_k:
+        p_NW[:, top_k:] = 0.0
+    if top_p < 1.0:
+        # A token stays if those before it do not yet sum to p; the first always stays.
+        p_NW = p_NW / p_NW.sum(-1, keepdim=True)
+        p_NW = p_NW * (p_NW.cumsum(-1) - p_NW < top_p)
+    return p_NW / p_NW.sum(-1, keepdim=True), tokens_NW
+
+
+def draw(p_NW: Tensor, tokens_NW: Tensor, uniform_N: Tensor) -> tuple[Tensor, Tensor]:
+    """The token at which the cumulative probability passes a uniform number; and its probability."""
+    place_N1 = (p_NW.cumsum(-1) < uniform_N[:, None]).sum(-1, keepdim=True)
+    place_N1 = place_N1.clamp(max=p_NW.shape[-1] - 1)
+    # Rounding may leave the last sum just below 1: never fall on a token that was cut off.
+    place_N1 = torch.minimum(place_N1, (p_NW > 0).sum(-1, keepdim=True) - 1)
+    return tokens_NW.gather(1, place_N1)[:, 0], p_NW.gather(1, place_N1)[:, 0]
+
+
+@torch.inference_mode()
+def sample(
+    model: Stepper,
+    state: State,
+    *,
+    max_lengths: Sequence[int],
+    start: int,
+    end: int,
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 1,
+    rows: Sequence[int] | None = None,
+    never: Sequence[int] = (),
+    prefixes: Sequence[Sequence[int]] | None = None,
+    device: torch.device | None = None,
+) -> list[list[Hypothesis]]:
+    """One drawn output for each row. `rows` number the rows for the seed, whatever their place here."""
+    count = len(max_lengths)
+    prefixes = prefixes or [()] * count
+    rows = rows if rows is not None else range(count)
+    generators = [torch.Generator().manual_seed(mix_seeds(seed, row)) for row in rows]
+    uniform_NL = torch.stack([torch.rand(max(max_lengths), generator=g) for g in generators]).to(device)
+    tokens: list[list[int]] = [[] for _ in range(count)]
+    log_probability = [0.0] * count
+    active = list(range(count))
+    last_N = torch.full((count,), start, device=device)
+    for place in range(max(max_lengths)):
+        logits_NW = model.step(last_N, state)
+        logits_NW[:, list(never)] = -torch.inf
+        chosen_N, p_N = draw(*truncate(logits_NW, temperature, top_k, top_p), uniform_NL[active, place])
+        chosen, p = chosen_N.tolist(), p_N.log().tolist()
+        going = []
+        for index, row in enumerate(active):
+            if place < len(prefixes[row]):
+                chosen[index], p[index] = prefixes[row][place], 0.0
+            log_probability[row] += p[index]
+            if chosen[index] != end:
+                tokens[row].append(chosen[index])
+                if place + 1 < max_lengths[row]:
+                    going.append(index)
+        if not going:
+            break
+        last_N = torch.tensor(chosen, device=device)
+        if len(going) < len(active):
+            kept_N = torch.tensor(going, device=device)
+            last_N, active = last_N[kept_N], [active[index] for index in going]
+            state.select(kept_N, kept_N)
+    return [[Hypothesis(row, p, p)] for row, p in zip(tokens, log_probability, strict=True)]

@@ -1,0 +1,120 @@
+"""Translate sentences: sorted by length, batched, decoded, and given back in their own order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from regard.config import DecodingSettings
+from regard.data.tokenizers import END, PAD, START, TextTokenizer
+from regard.decoding.beam import beam_search
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.sampling import sample
+from regard.models.seq2seq import Seq2Seq
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a sentence. `score` is its log-probability after the length penalty."""
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: list[int]
+
+
+@dataclass(frozen=True)
+class Translator:
+    model: Seq2Seq
+    source_tokenizer: TextTokenizer
+    target_tokenizer: TextTokenizer
+    settings: DecodingSettings
+    max_positions: int
+    device: torch.device
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        seed: int = 1,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[list[Translation]]:
+        """For each sentence its translations, best first: as many as the beam is wide."""
+        sources = [self.encode(sentence) for sentence in sentences]
+        forced = self.target_tokenizer.encode(prefixes) if prefixes else [[] for _ in sources]
+        results: list[list[Translation]] = [[] for _ in sources]
+        done = 0
+        self.model.eval()
+        for batch in self._by_length(sources):
+            found = self._decode([sources[i] for i in batch], [forced[i] for i in batch], batch, seed)
+            for index, hypotheses in zip(batch, found, strict=True):
+                texts = self.target_tokenizer.decode([h.tokens for h in hypotheses])
+                results[index] = [
+                    Translation(text, h.score, h.log_probability, h.tokens)
+                    for text, h in zip(texts, hypotheses, strict=True)
+                ]
+            done += len(batch)
+            progress(done)
+        return results
+
+    def encode(self, sentence: str) -> list[int]:
+        """The ids of a source sentence with <end>, cut where the model's positions end."""
+        return self.source_tokenizer.encode([sentence])[0][: self.max_positions - 1] + [END]
+
+    def _by_length(self, sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+        """Indices of sentences of like length, longest first, so that a batch holds little padding."""
+        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
+        batch: list[int] = []
+        for index in order:
+            if batch and (len(batch) + 1) * len(sources[batch[0]]) > self.settings.batch_tokens:
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    @torch.inference_mode()
+    def _decode(self, sources: list[list[int]], prefixes: list[list[int]], numbers: list[int], seed: int) -> list[list[Hypothesis]]:
+        settings = self.settings
+        longest = max(map(len, sources))
+        source_BS = torch.full((len(sources), longest), PAD)
+        for row, source in enumerate(sources):
+            source_BS[row, : len(source)] = torch.tensor(source)
+        source_BS = source_BS.to(self.device)
+        max_lengths = [
+            min(int(settings.max_ratio * len(source)) + 20 + len(prefix), self.max_positions)
+            for source, prefix in zip(sources, prefixes, strict=True)
+        ]
+        sampling = settings.temperature > 0
+        beams = 1 if sampling else settings.beam
+        state = self.model.start(source_BS, (source_BS != PAD).long(), beams, max(max_lengths))
+        if sampling:
+            return sample(
+                self.model,
+                state,
+                max_lengths=max_lengths,
+                start=START,
+                end=END,
+                temperature=settings.temperature,
+                top_k=settings.top_k,
+                top_p=settings.top_p,
+                seed=seed,
+                rows=numbers,
+                never=(PAD, START),
+                prefixes=prefixes,
+                device=self.device,
+            )
+        return beam_search(
+            self.model,
+            state,
+            beams=beams,
+            max_lengths=max_lengths,
+            start=START,
+            end=END,
+            never=(PAD, START),
+            length_penalty=settings.length_penalty,
+            prefixes=prefixes,
+            device=self.device,
+        )

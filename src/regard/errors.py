@@ -1,0 +1,23 @@
+"""The one error a user should ever see: what happened, why, and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RegardError(Exception):
+    """A mistake that the user can mend. Printed as three short lines, without a traceback."""
+
+    def __init__(self, what: str, why: str, fix: str):
+        super().__init__(f"{what}\n{why}\n{fix}")
+        self.what, self.why, self.fix = what, why, fix
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence that names the nearest valid name, or lists all of them."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        return f"Did you mean '{near[0]}'?"
+    return f"Valid names: {', '.join(known)}."

@@ -1,0 +1,42 @@
+"""Translation scores by sacreBLEU, with its signatures and a bootstrap interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+
+BOOTSTRAP_SAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score, and how far it may move with another test set of the same kind (95 %)."""
+
+    name: str
+    value: float
+    interval: float | None
+    signature: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def translation_scores(hypotheses: Sequence[str], references: Sequence[str], bootstrap: bool = True) -> list[Score]:
+    """BLEU cased and lower-cased (13a), and chrF."""
+    metrics = {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF()}
+    scores = []
+    for name, metric in metrics.items():
+        # One sentence cannot be resampled.
+        samples = BOOTSTRAP_SAMPLES if bootstrap and len(hypotheses) > 1 else 1
+        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples)
+        interval = float(result._ci) if samples > 1 else None
+        scores.append(Score(name, float(result.score), interval, str(metric.get_signature())))
+    return scores
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Cased BLEU (13a), for validation."""
+    return float(BLEU().corpus_score(list(hypotheses), [list(references)]).score)

@@ -1,0 +1,62 @@
+"""From a recipe and a place to a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from regard.config import Config, resolve, validate
+from regard.errors import RegardError
+from regard.tasks.translate import train_translation
+from regard.training.folder import RunFolder
+
+
+def train(
+    recipe: str,
+    overrides: Iterable[str] = (),
+    out: str | Path | None = None,
+    data: str | Path | None = None,
+    resume: bool = False,
+) -> tuple[Path, dict[str, Any]]:
+    """Train a recipe, or go on with a run; the run folder and its summary."""
+    overrides = list(overrides)
+    if (Path(recipe) / "config.toml").is_file():  # a run folder: the same recipe again, or on with it
+        out = out or (recipe if resume else None)
+        recipe = str(Path(recipe) / "config.toml")
+    config = resolve(recipe, overrides)
+    # Kept absolute, so that the run can be resumed and scored from any folder.
+    config = config.model_copy(update={"data": config.data.model_copy(update={"root": str(_root(recipe, config, data))})})
+    place = Path(out) if out else Path("runs") / config.recipe
+    if resume and (place / "config.toml").is_file():
+        folder = RunFolder.open(place)
+        config = _same_run(folder.read_config(), config)
+    else:
+        folder = RunFolder.create(place, config)
+    summary = train_translation(config, folder)
+    return folder.path.resolve(), summary
+
+
+def _root(recipe: str, config: Config, data: str | Path | None) -> Path:
+    if data is not None:
+        return Path(data).resolve()
+    # A user's own recipe names files from where it lies; a ready-made one from the current folder.
+    start = Path(recipe).parent if recipe.endswith(".toml") else Path()
+    return (start / config.data.root).resolve()
+
+
+def _same_run(saved: Config, asked: Config) -> Config:
+    """Resuming takes the run's own settings; only how long and how often may be changed."""
+    free = {"steps", "validate_every", "save_every", "log_every", "keep_checkpoints", "patience", "micro_batches"}
+    old, new = saved.model_dump(), asked.model_dump()
+    for section in ("tokenizer", "model", "training", "seed", "task"):
+        for key in old[section] if isinstance(old[section], dict) else [None]:
+            before, after = (old[section][key], new[section][key]) if key else (old[section], new[section])
+            if before != after and key not in free:
+                name = f"{section}.{key}" if key else section
+                raise RegardError(
+                    f"This run cannot be resumed with {name} = {after!r}.",
+                    f"It was started with {before!r}.",
+                    "Resume without that change, or train anew with another --out DIR.",
+                )
+    return validate({**old, "training": new["training"], "decoding": new["decoding"], "system": new["system"]})

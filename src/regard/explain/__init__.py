@@ -1,0 +1,1 @@
+"""Looking inside: what a model computed, recomputed in the open and drawn."""

@@ -1,0 +1,95 @@
+"""Pictures, as PNG files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from numpy.typing import ArrayLike  # noqa: E402
+
+
+def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
+    """Loss, BLEU, learning rate and speed over the steps of a run."""
+    panels = {
+        "loss": [("loss", "training, smoothed"), ("valid_loss", "validation")],
+        "BLEU": [("valid_bleu", "validation, greedy")],
+        "learning rate": [("learning_rate", "")],
+        "tokens per second": [("tokens_per_second", "")],
+    }
+    drawn = {title: lines for title, lines in panels.items() if any(key in record for record in metrics for key, _ in lines)}
+    if not drawn:
+        return
+    figure, axes = plt.subplots(1, len(drawn), figsize=(4.2 * len(drawn), 3.4), squeeze=False, layout="constrained")
+    for axis, (title, lines) in zip(axes[0], drawn.items(), strict=True):
+        for key, label in lines:
+            points = [(record["step"], record[key]) for record in metrics if key in record]
+            if points:
+                axis.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 30 else None)
+        axis.set_title(title)
+        axis.set_xlabel("step")
+        axis.grid(alpha=0.3)
+        if title in ("loss", "BLEU"):
+            axis.legend()
+    save(figure, path)
+
+
+def attention_grid(
+    weights: ArrayLike, sources: Sequence[str], targets: Sequence[str], path: Path, title: str
+) -> None:
+    """One small picture for each layer and head: weights [layers, heads, targets, sources]."""
+    import numpy as np
+
+    grid = np.asarray(weights)
+    layers, heads = grid.shape[:2]
+    wide, high = max(1.8, 0.17 * len(sources)), max(1.8, 0.17 * len(targets))
+    figure, axes = plt.subplots(
+        layers, heads, figsize=(wide * heads + 1.5, high * layers + 1.2), squeeze=False, layout="constrained"
+    )
+    for layer in range(layers):
+        for head in range(heads):
+            axis = axes[layer][head]
+            heat(axis, grid[layer, head], sources if layer == layers - 1 else [], targets if head == 0 else [], size=6)
+            axis.set_title(f"layer {layer + 1} · head {head + 1}", fontsize=7)
+    figure.suptitle(title, fontsize=9)
+    save(figure, path)
+
+
+def alignment(weights: ArrayLike, sources: Sequence[str], targets: Sequence[str], path: Path, title: str) -> None:
+    """One picture of which source token each target token looks at: weights [targets, sources]."""
+    size = (max(4.0, 0.45 * len(sources) + 2), max(3.0, 0.38 * len(targets) + 1.6))
+    figure, axis = plt.subplots(figsize=size, layout="constrained")
+    image = heat(axis, weights, sources, targets, size=9)
+    axis.set_title(title, fontsize=10)
+    figure.colorbar(image, ax=axis, label="attention weight", shrink=0.8)
+    save(figure, path)
+
+
+def positions_heatmap(codes: ArrayLike, path: Path, title: str) -> None:
+    """Position encodings: one row a position, one column a channel."""
+    figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    image = axis.imshow(codes, aspect="auto", cmap="RdBu_r", interpolation="nearest")
+    axis.set_xlabel("channel")
+    axis.set_ylabel("position")
+    axis.set_title(title, fontsize=10)
+    figure.colorbar(image, ax=axis)
+    save(figure, path)
+
+
+def heat(axis: Axes, weights: ArrayLike, columns: Sequence[str], rows: Sequence[str], size: int) -> Any:
+    image = axis.imshow(weights, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
+    axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)
+    axis.set_yticks(range(len(rows)), rows, fontsize=size)
+    return image
+
+
+def save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

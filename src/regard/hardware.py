@@ -1,0 +1,112 @@
+"""Device, precision and compilation: chosen from the machine, unless the settings say otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.config import SystemSettings
+from regard.errors import RegardError
+
+STEPS_WORTH_COMPILING = 1000
+
+
+@dataclass(frozen=True)
+class Hardware:
+    device: torch.device
+    precision: torch.dtype
+    compile: bool
+
+    @classmethod
+    def choose(cls, settings: SystemSettings, steps: int = 0) -> Hardware:
+        """What to run on; `steps` is how long a training is, to tell whether compiling pays."""
+        name = settings.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        device = torch.device(name)
+        if device.type == "cuda":
+            if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
+                raise RegardError(
+                    f"system.device = '{settings.device}' is not there.",
+                    f"torch sees {torch.cuda.device_count()} CUDA device(s) on this machine.",
+                    'Set system.device to "auto" or "cpu".',
+                )
+            torch.set_float32_matmul_precision("high")
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        half = settings.precision == "bfloat16" or (settings.precision == "auto" and device.type == "cuda")
+        # On a CPU, compiling takes longer than it saves in a short run, and needs a C++ compiler.
+        pays = device.type == "cuda" and steps >= STEPS_WORTH_COMPILING
+        return cls(
+            device=device,
+            precision=torch.bfloat16 if half else torch.float32,
+            compile=settings.compile == "yes" or (settings.compile == "auto" and pays),
+        )
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        if self.precision == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.precision)
+
+    def describe(self) -> str:
+        name = f"{os.cpu_count()} CPU cores"
+        if self.device.type == "cuda":
+            name = torch.cuda.get_device_name(self.device)
+        compiled = "compiled" if self.compile else "not compiled"
+        return f"{name}, {str(self.precision).removeprefix('torch.')}, {compiled}"
+
+
+def environment() -> dict[str, Any]:
+    """What a run was made with."""
+    import safetensors
+    import tokenizers
+
+    import regard
+
+    return {
+        "regard": regard.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "tokenizers": tokenizers.__version__,
+        "safetensors": safetensors.__version__,
+        "system": platform.platform(),
+        "cpu_cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "cuda_devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
+
+
+def mix_seeds(*numbers: int) -> int:
+    """One seed from several integers, the same on every machine; near numbers give unrelated seeds."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def seed_everything(*numbers: int) -> None:
+    """Reseed torch, on all devices, from several integers."""
+    torch.manual_seed(mix_seeds(*numbers))
+
+
+def peak_memory(device: torch.device) -> int:
+    """Most bytes held so far: on the GPU, or by this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether torch failed for want of memory, on a GPU or a CPU."""
+    text = str(error)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+        isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
+    )
+
+

@@ -1,0 +1,1 @@
+"""The parts that every model is made of. One idea, one file."""

@@ -1,0 +1,139 @@
+"""Attention: every position gathers from the positions it may see.
+
+    Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
+    MultiHead(X, M)    = concat(head_1 … head_h) W_out,   head_i = Attention(X Wq_i, M Wk_i, M Wv_i)
+
+M is X itself in self-attention and the encoder's output in cross-attention.
+
+Shapes: B rows · T query positions · S key positions · H heads · K key width of a head · V value width
+        of a head · D model width · N rows while decoding · L positions decoded so far
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.config import ModelSettings
+from regard.layers.context import Context
+from regard.layers.positions import rotate
+
+
+class Attention(nn.Module):
+    """Multi-head attention over its own input, or over `context.memory` when `cross`."""
+
+    def __init__(self, settings: ModelSettings, cross: bool = False):
+        super().__init__()
+        self.cross = cross
+        self.heads = settings.heads
+        self.key_width = settings.head_key_width
+        self.value_width = settings.head_value_width
+        self.dropout = settings.attention_dropout
+        self.rotary = settings.positions == "rotary" and not cross
+        # Wq, Wk and Wv as the rows of one matrix: one product instead of three.
+        self.widths = [self.heads * self.key_width, self.heads * self.key_width, self.heads * self.value_width]
+        self.to_qkv = nn.Linear(settings.width, sum(self.widths), bias=settings.bias)
+        self.to_out = nn.Linear(self.heads * self.value_width, settings.width, bias=settings.bias)
+
+    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
+        q_BHTK, k_BHSK, v_BHSV = self.project(x_BTD, context)
+        y_BHTV = F.scaled_dot_product_attention(
+            q_BHTK,
+            k_BHSK,
+            v_BHSV,
+            attn_mask=self.mask(context),
+            dropout_p=self.dropout if self.training else 0.0,
+        )
+        return self.to_out(y_BHTV.transpose(1, 2).flatten(2))
+
+    def step(self, x_ND: Tensor, state: KeyValueCache | MemoryKeys) -> Tensor:
+        """One position further: [N, D]. Same numbers as `forward` on the whole prefix."""
+        if isinstance(state, MemoryKeys):
+            return self._step_across(x_ND, state)
+        q_N1D, k_N1D, v_N1D = self.to_qkv(x_ND[:, None]).split(self.widths, dim=-1)
+        q_NH1K, k_NH1K, v_NH1V = self._heads(q_N1D), self._heads(k_N1D), self._heads(v_N1D)
+        if self.rotary:
+            position_N1 = torch.full((len(x_ND), 1), state.length, device=x_ND.device)
+            q_NH1K, k_NH1K = rotate(q_NH1K, position_N1), rotate(k_NH1K, position_N1)
+        k_NHLK, v_NHLV = state.append(k_NH1K, v_NH1V)
+        y_NH1V = F.scaled_dot_product_attention(q_NH1K, k_NHLK, v_NHLV)
+        return self.to_out(y_NH1V.flatten(1))
+
+    def project(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries from `x`; keys and values from `x`, or from the memory when across."""
+        if self.cross:
+            assert context.memory is not None
+            k_BHSK, v_BHSV = self.keys_and_values(context.memory.states_BSD)
+            return self.queries(x_BTD), k_BHSK, v_BHSV
+        q_BHTK, k_BHTK, v_BHTV = (self._heads(part) for part in self.to_qkv(x_BTD).split(self.widths, dim=-1))
+        if self.rotary:
+            q_BHTK, k_BHTK = rotate(q_BHTK, context.positions_BT), rotate(k_BHTK, context.positions_BT)
+        return q_BHTK, k_BHTK, v_BHTV
+
+    def mask(self, context: Context) -> Tensor:
+        """True where a query may look at a key: [B, 1, T, S]."""
+        if not self.cross:
+            return context.mask_B1TT
+        assert context.memory is not None
+        return context.memory.mask_B1TS
+
+    def queries(self, x_BTD: Tensor) -> Tensor:
+        rows = slice(0, self.widths[0])
+        return self._heads(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)))
+
+    def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        rows = slice(self.widths[0], None)
+        kv_BSX = F.linear(memory_BSD, self.to_qkv.weight[rows], self._bias(rows))
+        k_BSX, v_BSX = kv_BSX.split(self.widths[1:], dim=-1)
+        return self._heads(k_BSX), self._heads(v_BSX)
+
+    def _step_across(self, x_ND: Tensor, memory: MemoryKeys) -> Tensor:
+        """The N = B·beams hypotheses of B sentences are B rows of queries: the memory is never copied."""
+        sentences = len(memory.keys_BHSK)
+        q_BHTK = self.queries(x_ND.view(sentences, -1, x_ND.shape[-1]))
+        y_BHTV = F.scaled_dot_product_attention(
+            q_BHTK, memory.keys_BHSK, memory.values_BHSV, attn_mask=memory.mask_B11S
+        )
+        return self.to_out(y_BHTV.transpose(1, 2).flatten(2)).flatten(0, 1)
+
+    def _bias(self, rows: slice) -> Tensor | None:
+        return None if self.to_qkv.bias is None else self.to_qkv.bias[rows]
+
+    def _heads(self, x_BTX: Tensor) -> Tensor:
+        return x_BTX.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class KeyValueCache:
+    """Keys and values of the positions decoded so far, in memory taken once."""
+
+    def __init__(self, attention: Attention, rows: int, max_length: int, like: Tensor):
+        self.keys_NHLK = like.new_empty(rows, attention.heads, max_length, attention.key_width)
+        self.values_NHLV = like.new_empty(rows, attention.heads, max_length, attention.value_width)
+        self.length = 0
+
+    def append(self, k_NH1K: Tensor, v_NH1V: Tensor) -> tuple[Tensor, Tensor]:
+        self.keys_NHLK[:, :, self.length : self.length + 1] = k_NH1K
+        self.values_NHLV[:, :, self.length : self.length + 1] = v_NH1V
+        self.length += 1
+        return self.keys_NHLK[:, :, : self.length], self.values_NHLV[:, :, : self.length]
+
+    def select(self, rows_N: Tensor) -> None:
+        """Keep these rows, in this order; a row may be kept more than once."""
+        if len(rows_N) == len(self.keys_NHLK):
+            self.keys_NHLK[:, :, : self.length] = self.keys_NHLK[rows_N, :, : self.length]
+            self.values_NHLV[:, :, : self.length] = self.values_NHLV[rows_N, :, : self.length]
+        else:
+            self.keys_NHLK, self.values_NHLV = self.keys_NHLK[rows_N], self.values_NHLV[rows_N]
+
+
+class MemoryKeys:
+    """Keys and values of the encoder's output: one row a sentence, however many hypotheses it has."""
+
+    def __init__(self, attention: Attention, memory_BSD: Tensor, segments_BS: Tensor):
+        self.keys_BHSK, self.values_BHSV = attention.keys_and_values(memory_BSD)
+        self.mask_B11S = (segments_BS != 0)[:, None, None, :]
+
+    def select(self, sentences_B: Tensor) -> None:
+        self.keys_BHSK, self.values_BHSV = self.keys_BHSK[sentences_B], self.values_BHSV[sentences_B]
+        self.mask_B11S = self.mask_B11S[sentences_B]

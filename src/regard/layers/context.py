@@ -1,0 +1,52 @@
+"""Context: which positions belong together, and who may look at whom.
+
+A row of a batch holds several sequences, one after the other. `segments` numbers them 1, 2, 3 …; 0 is
+padding. A position may look at another only inside its own segment, and, when order is causal, only at
+itself and what came before.
+
+Shapes: B rows · T query positions · S key positions · D model width
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What cross-attention looks at: the encoder's output, and the mask from each target position to it."""
+
+    states_BSD: Tensor
+    mask_B1TS: Tensor
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a block must know about its rows besides the vectors themselves."""
+
+    segments_BT: Tensor
+    positions_BT: Tensor
+    causal: bool
+    mask_B1TT: Tensor
+    memory: Memory | None = None
+
+    @classmethod
+    def of(cls, segments_BT: Tensor, positions_BT: Tensor, causal: bool, memory: Memory | None = None) -> Context:
+        mask_B1TT = same_segment(segments_BT, segments_BT)
+        if causal:
+            length = segments_BT.shape[1]
+            mask_B1TT = mask_B1TT & torch.ones(length, length, dtype=torch.bool, device=segments_BT.device).tril()
+        return cls(segments_BT, positions_BT, causal, mask_B1TT, memory)
+
+
+def same_segment(queries_BT: Tensor, keys_BS: Tensor) -> Tensor:
+    """True where a query may look at a key: [B, 1, T, S].
+
+    Padding (segment 0) may look anywhere: nobody reads what it computes, and a query that sees nothing
+    at all would make softmax divide zero by zero.
+    """
+    equal_BTS = queries_BT[:, :, None] == keys_BS[:, None, :]
+    return (equal_BTS | (queries_BT == 0)[:, :, None])[:, None]

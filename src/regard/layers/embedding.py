@@ -1,0 +1,30 @@
+"""Embedding: a token becomes a vector, scaled by √d, plus its position.
+
+    x = √d · E[token] + PE(position)
+
+Shapes: B rows · T positions · D model width
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from regard.config import ModelSettings
+from regard.layers.positions import Positions
+
+
+class Embedding(nn.Module):
+    """`table` may be shared with another embedding or with the output layer."""
+
+    def __init__(self, settings: ModelSettings, table: nn.Embedding):
+        super().__init__()
+        self.table = table
+        self.positions = Positions(settings)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.scale = math.sqrt(settings.width) if settings.scale_embeddings else 1.0
+
+    def forward(self, tokens_BT: Tensor, positions_BT: Tensor) -> Tensor:
+        x_BTD = self.table(tokens_BT) * self.scale
+        return self.dropout(self.positions(x_BTD, positions_BT))

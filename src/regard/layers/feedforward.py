@@ -1,0 +1,35 @@
+"""Feed-forward: each position on its own, expanded and contracted.
+
+    FFN(x)   = act(x W₁ + b₁) W₂ + b₂
+    gated(x) = (act(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂
+
+Shapes: B rows · T positions · D model width · F inner width
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.config import ModelSettings
+
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+
+
+class FeedForward(nn.Module):
+    def __init__(self, settings: ModelSettings):
+        super().__init__()
+        self.activation = ACTIVATIONS[settings.activation]
+        self.gated = settings.gated
+        self.expand = nn.Linear(settings.width, settings.feedforward * (2 if settings.gated else 1))
+        self.contract = nn.Linear(settings.feedforward, settings.width)
+        self.dropout = nn.Dropout(settings.feedforward_dropout)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        inner_BTF = self.expand(x_BTD)
+        if self.gated:
+            gate_BTF, value_BTF = inner_BTF.chunk(2, dim=-1)
+            inner_BTF = self.activation(gate_BTF) * value_BTF
+        else:
+            inner_BTF = self.activation(inner_BTF)
+        return self.contract(self.dropout(inner_BTF))

@@ -1,0 +1,1 @@
+"""Whole networks, made of layers."""

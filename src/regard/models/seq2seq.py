@@ -1,0 +1,111 @@
+"""The encoder–decoder Transformer of "Attention Is All You Need".
+
+    memory = encoder(source)
+    logits = decoder(target so far, memory) Eᵀ            E: the target embedding, when tied
+
+Shapes: B rows · S source positions · T target positions · D model width · W words in the vocabulary
+        N hypotheses while decoding (N = B · beams)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import ModelSettings
+from regard.layers.block import Block, BlockState
+from regard.layers.context import Context, Memory, same_segment
+from regard.layers.embedding import Embedding
+
+
+class Seq2Seq(nn.Module):
+    def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int):
+        super().__init__()
+        target_table = nn.Embedding(target_vocabulary, settings.width)
+        share_all = settings.tie_embeddings == "all"
+        source_table = target_table if share_all else nn.Embedding(source_vocabulary, settings.width)
+        self.source_embedding = Embedding(settings, source_table)
+        self.target_embedding = Embedding(settings, target_table)
+        self.encoder = nn.ModuleList(Block(settings) for _ in range(settings.layers))
+        self.decoder = nn.ModuleList(
+            Block(settings, cross=True) for _ in range(settings.decoder_layers or settings.layers)
+        )
+        # Pre-norm blocks leave their output unnormalised.
+        pre_norm = settings.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(settings.width) if pre_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(settings.width) if pre_norm else nn.Identity()
+        self.to_logits = nn.Linear(settings.width, target_vocabulary, bias=False)
+        self.apply(_initialise)
+        if settings.tie_embeddings != "none":
+            self.to_logits.weight = target_table.weight
+
+    def forward(
+        self,
+        source_BS: Tensor,
+        source_segments_BS: Tensor,
+        source_positions_BS: Tensor,
+        target_BT: Tensor,
+        target_segments_BT: Tensor,
+        target_positions_BT: Tensor,
+    ) -> Tensor:
+        """Logits of the next token at every target position: [B, T, W]."""
+        memory_BSD = self.encode(source_BS, source_segments_BS, source_positions_BS)
+        memory = Memory(memory_BSD, same_segment(target_segments_BT, source_segments_BS))
+        context = Context.of(target_segments_BT, target_positions_BT, causal=True, memory=memory)
+        x_BTD = self.target_embedding(target_BT, target_positions_BT)
+        for block in self.decoder:
+            x_BTD = block(x_BTD, context)
+        return self.to_logits(self.decoder_norm(x_BTD))
+
+    def encode(self, source_BS: Tensor, segments_BS: Tensor, positions_BS: Tensor) -> Tensor:
+        """What the encoder makes of the source: [B, S, D]."""
+        context = Context.of(segments_BS, positions_BS, causal=False)
+        x_BSD = self.source_embedding(source_BS, positions_BS)
+        for block in self.encoder:
+            x_BSD = block(x_BSD, context)
+        return self.encoder_norm(x_BSD)
+
+    def start(self, source_BS: Tensor, segments_BS: Tensor, beams: int, max_length: int) -> DecoderState:
+        """Encode one sentence a row and make ready to decode it with `beams` hypotheses each."""
+        positions_BS = torch.arange(source_BS.shape[1], device=source_BS.device).expand_as(source_BS)
+        memory_BSD = self.encode(source_BS, segments_BS, positions_BS)
+        rows = len(source_BS) * beams
+        return DecoderState([block.start(rows, max_length, memory_BSD, segments_BS) for block in self.decoder])
+
+    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+        """Feed one token a hypothesis; logits of the one after it: [N, W]."""
+        positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
+        x_ND = self.target_embedding(tokens_N[:, None], positions_N1)[:, 0]
+        for block, block_state in zip(self.decoder, state.blocks, strict=True):
+            x_ND = block.step(x_ND, block_state)
+        state.length += 1
+        return self.to_logits(self.decoder_norm(x_ND))
+
+
+@dataclass
+class DecoderState:
+    """The explicit memory of decoding: one state a block."""
+
+    blocks: list[BlockState]
+    length: int = 0
+
+    def select(self, rows_N: Tensor, sentences_B: Tensor | None = None) -> None:
+        """Keep these hypotheses; and, where sentences are finished, only these sentences."""
+        for block in self.blocks:
+            block.mixer.select(rows_N)
+            if block.memory is not None and sentences_B is not None:
+                block.memory.select(sentences_B)
+
+
+def _initialise(module: nn.Module) -> None:
+    """Matrices: uniform with variance 2 / (fan in + fan out). Embeddings: normal with variance 1 / d."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+    elif hasattr(module, "direction_D"):
+        nn.init.normal_(module.direction_D, std=module.width**-0.5)

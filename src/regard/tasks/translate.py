@@ -1,0 +1,275 @@
+"""The translation task: from a recipe to a trained, scored translator in a run folder."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from regard import console
+from regard.config import Config, ModelSettings
+from regard.data.batches import DataState, PairBatch, PairStream, Rectangle, in_order
+from regard.data.bpe_dropout import BpeDropout
+from regard.data.pairs import Pair, PairSource, not_empty, splits
+from regard.data.shards import PairShards, cache_folder, tokenise
+from regard.data.tokenizers import PAD, TextTokenizer, train_tokenizer
+from regard.decoding.translate import Translator
+from regard.errors import RegardError
+from regard.evaluation.metrics import bleu, translation_scores
+from regard.explain.plots import training_curves
+from regard.hardware import Hardware, environment, out_of_memory, peak_memory, seed_everything
+from regard.models.seq2seq import Seq2Seq
+from regard.training.checkpoint import load_weights, read_tensors
+from regard.training.folder import RunFolder
+from regard.training.loop import Trainer
+from regard.training.loss import cross_entropy, divergence
+
+MOST_VALIDATION_SENTENCES = 2000  # translated at each validation; the loss is over all of them
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    source: TextTokenizer
+    target: TextTokenizer
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokenizers | None:
+        joint = folder / "tokenizer.json"
+        if joint.exists():
+            tokenizer = TextTokenizer.load(joint)
+            return cls(tokenizer, tokenizer)
+        source, target = folder / "source_tokenizer.json", folder / "target_tokenizer.json"
+        if source.exists() and target.exists():
+            return cls(TextTokenizer.load(source), TextTokenizer.load(target))
+        return None
+
+    def save(self, folder: RunFolder) -> None:
+        if self.source is self.target:
+            folder.write_text("tokenizer.json", self.source.to_json())
+        else:
+            folder.write_text("source_tokenizer.json", self.source.to_json())
+            folder.write_text("target_tokenizer.json", self.target.to_json())
+
+    def both(self) -> tuple[TextTokenizer, TextTokenizer]:
+        return self.source, self.target
+
+
+@dataclass(frozen=True)
+class PreparedPairs:
+    """The data of a run, ready to train on."""
+
+    tokenizers: Tokenizers
+    train: PairShards
+    valid: PairShards
+    valid_text: list[Pair]
+    test: PairSource
+
+
+def train_translation(config: Config, folder: RunFolder) -> dict[str, Any]:
+    """Train, or go on training, and leave a finished run. Returns its summary."""
+    hardware = Hardware.choose(config.system, config.training.steps)
+    console.say(f"Training '{config.recipe}' on {hardware.describe()}.")
+    folder.write_json("environment.json", environment())
+    data = prepare(config, folder)
+    task = TranslationTask(config, folder, data, hardware)
+    seed_everything(config.seed)
+    model = build(config.model, data.tokenizers)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    console.say(f"{len(data.train):,} pairs · vocabulary {data.tokenizers.target.size:,} · {parameters:,} parameters")
+    folder.write_json("config.json", architecture(config.model, data.tokenizers))
+    trainer = Trainer(config, model, task, folder, hardware)
+    progress = trainer.run()
+    trainer.finish()
+    translator = task.translator(trainer.model)
+    metrics = task.loss_over(trainer.model, tokenise(data.test, data.tokenizers.both(), cache_folder(config.data.cache)))
+    metrics |= {score.name: score.value for score in evaluate(translator, list(not_empty(data.test)))[1]}
+    summary = {
+        "task": config.task,
+        "recipe": config.recipe,
+        "seed": config.seed,
+        "steps": progress.step,
+        "seconds": round(progress.seconds, 1),
+        "parameters": parameters,
+        "device": hardware.describe(),
+        "peak_memory_bytes": peak_memory(hardware.device),
+        "metrics": metrics,
+    }
+    training_curves(folder.read_metrics(), folder.plots / "curves.png")
+    folder.write_text("README.md", _readme(folder, summary))
+    folder.write_json("summary.json", summary)
+    return summary
+
+
+def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
+    """Read and check all data; learn the tokenizers where the run has none yet."""
+    sources = splits(config.data)
+    tokenizers = Tokenizers.load(folder.path)
+    if tokenizers is None:
+        tokenizers = learn_tokenizers(config, sources["train"])
+        tokenizers.save(folder)
+    cache = cache_folder(config.data.cache)
+    with console.progress(0, "tokenising") as show:
+        train = tokenise(sources["train"], tokenizers.both(), cache, lambda done: show(done, "pairs"))
+    valid = tokenise(sources["valid"], tokenizers.both(), cache)
+    for name, count in (("training", len(train)), ("validation", len(valid))):
+        if not count:
+            raise RegardError(
+                f"The {name} data is empty.",
+                "No pair has text on both sides.",
+                "Check the files named in [data]; with few pairs, name a validation file or raise data.held_out.",
+            )
+    valid_text = list(itertools.islice(not_empty(sources["valid"]), MOST_VALIDATION_SENTENCES))
+    return PreparedPairs(tokenizers, train, valid, valid_text, sources["test"])
+
+
+def learn_tokenizers(config: Config, pairs: PairSource) -> Tokenizers:
+    settings = config.tokenizer
+
+    def texts(*sides: int) -> Iterator[str]:
+        for pair in itertools.islice(not_empty(pairs), settings.sample_lines):
+            for side in sides:
+                yield pair[side]
+
+    if settings.joint:
+        tokenizer = train_tokenizer(texts(0, 1), settings)
+        return Tokenizers(tokenizer, tokenizer)
+    return Tokenizers(train_tokenizer(texts(0), settings), train_tokenizer(texts(1), settings))
+
+
+class TranslationTask:
+    """What the trainer needs to know of translation."""
+
+    def __init__(self, config: Config, folder: RunFolder, data: PreparedPairs, hardware: Hardware):
+        self.config, self.folder, self.data, self.hardware = config, folder, data, hardware
+        training, max_length = config.training, config.data.max_length
+        self.rectangle = Rectangle.fitting(data.train, training.tokens_per_batch, training.row_length, max_length)
+        dropout = None
+        if config.tokenizer.dropout:
+            source, target = data.tokenizers.both()
+            first = BpeDropout(source, config.tokenizer.dropout, config.seed)
+            dropout = (first, first if target is source else BpeDropout(target, config.tokenizer.dropout, config.seed))
+        self.stream = PairStream(data.train, self.rectangle, config.seed, max_length, dropout)
+        if self.stream.too_long:
+            console.warn(
+                f"{self.stream.too_long:,} of {len(data.train):,} pairs are longer than "
+                f"data.max_length = {max_length} tokens and are left out of training."
+            )
+
+    def batches(self, state: DataState) -> Iterator[tuple[PairBatch, DataState]]:
+        return self.stream.batches(state)
+
+    def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
+        settings = self.config.training
+        if not settings.consistency:
+            return cross_entropy(_logits(model, batch), batch.labels_BT, settings.label_smoothing, ignore=PAD)
+        # R-Drop: the same rows twice in one pass, with different dropout.
+        twice = PairBatch(*(torch.cat([tensor, tensor]) for tensor in batch.tensors()))
+        logits = _logits(model, twice)
+        first, second = logits.chunk(2)
+        apart = divergence(first, second, batch.labels_BT, ignore=PAD)
+        return 0.5 * cross_entropy(logits, twice.labels_BT, settings.label_smoothing, ignore=PAD) + 0.5 * settings.consistency * apart
+
+    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
+        metrics = self.loss_over(model, self.data.valid)
+        count = len(self.data.valid_text) if self.config.training.validate_bleu else 5
+        pairs = self.data.valid_text[:count]
+        outputs = [found[0].text for found in self.translator(model, beam=1).translate([source for source, _ in pairs])]
+        if self.config.training.validate_bleu:
+            metrics["bleu"] = bleu(outputs, [target for _, target in pairs])
+        shown = zip(pairs[:5], outputs, strict=False)
+        self.folder.write_text(
+            f"samples/step-{step}.txt",
+            "\n".join(f"source       {source}\nreference    {target}\ntranslation  {output}\n" for (source, target), output in shown),
+        )
+        return metrics
+
+    @torch.inference_mode()
+    def loss_over(self, model: nn.Module, shards: PairShards) -> dict[str, float]:
+        """Mean loss (nats a token) and perplexity over all pairs."""
+        model.eval()
+        total, targets = 0.0, 0
+        for batch in in_order(shards, self.rectangle):
+            on_device = batch.to(self.hardware.device)
+            with self.hardware.autocast():
+                total += cross_entropy(_logits(model, on_device), on_device.labels_BT, ignore=PAD).item()
+            targets += batch.targets
+        loss = total / max(targets, 1)
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700))}
+
+    def translator(self, model: nn.Module, beam: int = 0) -> Translator:
+        assert isinstance(model, Seq2Seq)
+        return make_translator(self.config, model, self.data.tokenizers, self.hardware, beam)
+
+
+def build(settings: ModelSettings, tokenizers: Tokenizers) -> Seq2Seq:
+    return Seq2Seq(settings, tokenizers.source.size, tokenizers.target.size)
+
+
+def architecture(settings: ModelSettings, tokenizers: Tokenizers) -> dict[str, Any]:
+    """What another program must know to load the weights."""
+    return {
+        "architecture": "seq2seq",
+        "source_vocabulary": tokenizers.source.size,
+        "target_vocabulary": tokenizers.target.size,
+        "pad_id": 0,
+        "start_id": 1,
+        "end_id": 2,
+        "model": settings.model_dump(),
+    }
+
+
+def make_translator(config: Config, model: Seq2Seq, tokenizers: Tokenizers, hardware: Hardware, beam: int = 0) -> Translator:
+    settings = config.decoding.model_copy(update={"beam": beam}) if beam else config.decoding
+    longest = config.model.max_positions if config.model.positions == "learned" else 1 << 20
+    return Translator(model, tokenizers.source, tokenizers.target, settings, longest, hardware.device)
+
+
+def evaluate(translator: Translator, pairs: list[Pair]) -> tuple[list[str], list[Any]]:
+    """Translate the sources and score the best translation of each against its reference."""
+    with console.progress(len(pairs), "translating") as show:
+        found = translator.translate([source for source, _ in pairs], progress=lambda done: show(done, ""))
+    outputs = [best[0].text for best in found]
+    return outputs, translation_scores(outputs, [target for _, target in pairs])
+
+
+def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
+    logits: Tensor = model(
+        batch.source_BS,
+        batch.source_segments_BS,
+        batch.source_positions_BS,
+        batch.target_BT,
+        batch.target_segments_BT,
+        batch.target_positions_BT,
+    )
+    return logits
+
+
+def _readme(folder: RunFolder, summary: dict[str, Any]) -> str:
+    """A page for whoever finds the folder later."""
+    figures = "\n".join(f"| {name} | {value:.4g} |" for name, value in summary["metrics"].items())
+    here = folder.path.name
+    return f"""# {here}
+
+A translator trained with Regard from the recipe `{summary["recipe"]}`: {summary["steps"]:,} steps,
+{summary["parameters"]:,} parameters, on {summary["device"]}. Figures on the held-out test data:
+
+| | |
+|---|---|
+{figures}
+
+```
+echo "A sentence." | regard translate {folder.path}
+regard evaluate {folder.path}
+regard explain {folder.path} "A sentence." -o attention.png
+```
+
+`model.safetensors` and `config.json` are the model, `tokenizer.json` its vocabulary, `config.toml` every
+setting, `metrics.jsonl` the course of training, `checkpoints/` what `--resume` goes on from.
+"""

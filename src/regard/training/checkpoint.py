@@ -1,0 +1,197 @@
+"""Checkpoints: everything needed to go on as if nothing had happened.
+
+`checkpoints/step-N/` holds the weights, the optimizer's state, the moving average where there is one, and
+`state.json`; `manifest.json` lists the sha256 of each. A checkpoint is written under a temporary name,
+flushed, and renamed: it is there whole or not at all. On resume each manifest is checked, newest first,
+and the first checkpoint that is whole is used. No pickle is read or written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.files import flush, sha256
+
+NAME = re.compile(r"step-(\d+)$")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One saved moment of a training."""
+
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    average: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class CheckpointError(Exception):
+    """A checkpoint could not be written. Those before it are untouched."""
+
+
+class Checkpoints:
+    def __init__(self, folder: Path, every: int, keep: int, warn: Callable[[str], None]):
+        """`every`: the regular distance between checkpoints; an interrupt may add one in between."""
+        self.folder, self.every, self.keep, self.warn = folder, every, keep, warn
+
+    def save(self, step: int, checkpoint: Checkpoint, best: bool) -> None:
+        """Write, then point `last` (and `best`) at it, and only then prune older ones."""
+        final = self.folder / f"step-{step}"
+        temporary = self.folder / f".step-{step}.tmp"
+        try:
+            self.folder.mkdir(exist_ok=True)
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            save_tensors(temporary / "model.safetensors", checkpoint.weights)
+            save_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
+            if checkpoint.average:
+                save_tensors(temporary / "average.safetensors", checkpoint.average)
+            (temporary / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
+            digests = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
+            (temporary / "manifest.json").write_text(json.dumps({"step": step, "sha256": digests}, indent=2))
+            for path in temporary.iterdir():
+                flush(path)
+            flush(temporary)
+            if final.exists():  # the same step again, after a resume: it holds the same numbers
+                shutil.rmtree(final)
+            temporary.rename(final)
+            flush(self.folder)
+            self._point("last", final)
+            if best:
+                self._point("best", final)
+            self._prune()
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(str(error)) from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def steps(self) -> list[int]:
+        """The steps saved, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(match[1]) for path in self.folder.iterdir() if (match := NAME.match(path.name)))
+
+    def regular_steps(self) -> list[int]:
+        """Without those that an interrupt added: these are the same however often a run was stopped."""
+        return [step for step in self.steps() if step % self.every == 0]
+
+    def newest(self) -> tuple[int, Checkpoint] | None:
+        """The newest checkpoint that is whole; each damaged one before it is named aloud."""
+        for step in reversed(self.steps()):
+            if self.is_whole(step):
+                return step, self.load(step)
+        return None
+
+    def is_whole(self, step: int) -> bool:
+        folder = self.folder / f"step-{step}"
+        try:
+            manifest = json.loads((folder / "manifest.json").read_text())
+            damaged = [name for name, digest in manifest["sha256"].items() if sha256(folder / name) != digest]
+        except (OSError, ValueError, KeyError) as error:
+            self.warn(f"The checkpoint '{folder}' is damaged ({error}). It is left out.")
+            return False
+        if damaged:
+            self.warn(f"The checkpoint '{folder}' is damaged ({', '.join(damaged)} does not match its sha256). It is left out.")
+        return not damaged
+
+    def load(self, step: int) -> Checkpoint:
+        folder = self.folder / f"step-{step}"
+        average = folder / "average.safetensors"
+        return Checkpoint(
+            weights=load_file(folder / "model.safetensors"),
+            optimizer=load_file(folder / "optimizer.safetensors"),
+            average=load_file(average) if average.exists() else {},
+            state=json.loads((folder / "state.json").read_text()),
+        )
+
+    def best(self) -> int | None:
+        link = self.folder / "best"
+        match = NAME.match(link.resolve().name) if link.exists() else None
+        return int(match[1]) if match else None
+
+    def mean(self, steps: list[int]) -> dict[str, Tensor]:
+        """The mean of the weights saved at these steps, one file in memory at a time."""
+        total: dict[str, Tensor] = {}
+        for step in steps:
+            for name, tensor in load_file(self.folder / f"step-{step}" / "model.safetensors").items():
+                total[name] = total[name] + tensor.double() if name in total else tensor.double()
+        return {name: (tensor / len(steps)).float() for name, tensor in total.items()}
+
+    def _point(self, name: str, target: Path) -> None:
+        link, temporary = self.folder / name, self.folder / f".{name}.tmp"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target.name)
+        temporary.replace(link)
+
+    def _prune(self) -> None:
+        kept = {*self.steps()[-2:], *self.regular_steps()[-self.keep :], self.best()}
+        for step in self.steps():
+            if step not in kept:
+                shutil.rmtree(self.folder / f"step-{step}")
+
+
+# ---------------------------------------------------------------- tensors of a model and its optimizer
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Each weight once, under its first name; a tied weight is not repeated."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model; names and shapes must be the model's own."""
+    own = dict(model.named_parameters())
+    if own.keys() != weights.keys():
+        different = sorted(own.keys() ^ weights.keys())
+        raise ValueError(f"the weights are not this model's: {', '.join(different[:3])} …")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's memory as named tensors: 'exp_avg/decoder.0…'."""
+    return {
+        f"{key}/{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    parameters = dict(model.named_parameters())
+    for key_and_name, value in tensors.items():
+        key, _, name = key_and_name.partition("/")
+        parameter = parameters[name]
+        # Adam's step counter stays where torch keeps it: with the parameter when fused.
+        optimizer.state[parameter][key] = value.to(parameter.device).clone()
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a clear error if it is missing or damaged."""
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+        return tensors
+    except (OSError, SafetensorError) as error:
+        raise RegardError(
+            f"Cannot read the weights '{path}'.",
+            f"{error}",
+            "Is the training finished? Go on with --resume; a damaged file must be restored.",
+        ) from None
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+

@@ -1,0 +1,106 @@
+"""The run folder: what a training leaves behind, and the only thing the other verbs read.
+
+    config.toml  config.json  tokenizer.json  model.safetensors  metrics.jsonl  summary.json
+    environment.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from regard.config import Config, from_toml, to_toml
+from regard.errors import RegardError
+from regard.files import write_atomically
+
+
+class RunFolder:
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.config = self.path / "config.toml"
+        self.model = self.path / "model.safetensors"
+        self.metrics = self.path / "metrics.jsonl"
+        self.summary = self.path / "summary.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.plots = self.path / "plots"
+        self.samples = self.path / "samples"
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """An existing run; a clear error if it is none."""
+        folder = cls(path)
+        if not folder.config.is_file():
+            state = "has no config.toml" if folder.path.is_dir() else "does not exist"
+            raise RegardError(
+                f"'{path}' is not a run folder.",
+                f"It {state}.",
+                "Give a folder that `regard train` made, for example runs/demo.",
+            )
+        return folder
+
+    @classmethod
+    def create(cls, path: Path | str, config: Config) -> RunFolder:
+        """A new run with its config. Appears whole or not at all."""
+        folder = cls(path)
+        if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+            raise RegardError(
+                f"'{path}' is already there.",
+                "A run is never overwritten.",
+                "Add --resume to go on with it, or choose another folder with --out DIR.",
+            )
+        try:
+            folder.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.path.name}.", dir=folder.path.parent))
+            temporary.chmod(0o755)
+            (temporary / "config.toml").write_text(to_toml(config), encoding="utf-8")
+            temporary.rename(folder.path)
+        except OSError as error:
+            raise RegardError(
+                f"Cannot make the run folder '{path}'.", f"{error}", "Choose a writable place with --out DIR."
+            ) from None
+        return folder
+
+    def read_config(self) -> Config:
+        return from_toml(self.config.read_text(encoding="utf-8"), name=self.config.name)
+
+    def read_json(self, name: str) -> Any:
+        try:
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RegardError(
+                f"Cannot read {name} in '{self.path}'.", f"{error}", "Is the training finished? Go on with --resume."
+            ) from None
+
+    def write_json(self, name: str, content: Any) -> None:
+        self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, text.encode())
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All whole lines; a line cut off by a kill is passed over."""
+        records = []
+        if self.metrics.exists():
+            for line in self.metrics.read_text(encoding="utf-8").splitlines():
+                try:
+                    records.append(json.loads(line))
+                except ValueError:
+                    continue
+        return records
+
+    def forget_after(self, step: int) -> None:
+        """Drop the metrics and samples of steps that will be taken again."""
+        kept = [record for record in self.read_metrics() if record["step"] <= step]
+        write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
+        for path in self.samples.glob("step-*.txt"):
+            if int(path.stem.removeprefix("step-")) > step:
+                path.unlink()
+

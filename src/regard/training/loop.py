@@ -1,0 +1,378 @@
+"""The training loop: one for every task.
+
+A task gives the model, a stream of batches, a loss (summed over its targets) and a validation; the loop does the rest:
+learning rate, micro-batches, clipping, averaging, logging, validating, saving, stopping and resuming.
+
+Two things make a run exact. Every random choice of a step follows from (seed, step, micro-batch), and the
+data's state is three integers; so a run that is killed and resumed gives the same bytes as one that is not.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from queue import Full, Queue
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from regard import console
+from regard.config import Config
+from regard.data.batches import DataState
+from regard.errors import RegardError
+from regard.files import flush
+from regard.hardware import Hardware, out_of_memory, seed_everything
+from regard.training.averaging import MovingAverage
+from regard.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    Checkpoints,
+    load_optimizer,
+    load_weights,
+    optimizer_tensors,
+    save_tensors,
+    weights_of,
+)
+from regard.training.folder import RunFolder
+from regard.training.optimizer import gradient_norm, make_optimizer
+from regard.training.schedule import learning_rate
+
+
+class Batch(Protocol):
+    """What the loop must know of a batch."""
+
+    @property
+    def targets(self) -> int: ...
+    def split(self, pieces: int) -> list[Any]: ...
+    def to(self, device: torch.device) -> Any: ...
+    def pin_memory(self) -> Any: ...
+
+
+class Task(Protocol):
+    """What differs from one task to another."""
+
+    def batches(self, state: DataState) -> Iterator[tuple[Batch, DataState]]: ...
+    def loss(self, model: nn.Module, batch: Any) -> Tensor: ...
+    def validate(self, model: nn.Module, step: int) -> dict[str, float]: ...
+
+
+class Interrupted(Exception):
+    """Training was asked to stop, and has saved its state."""
+
+
+@dataclass
+class Progress:
+    """All that changes during a training, besides tensors. Saved with every checkpoint."""
+
+    step: int = 0
+    data: DataState = field(default_factory=DataState)
+    seconds: float = 0.0
+    best: float | None = None
+    best_step: int = 0
+    without_better: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Progress:
+        return cls(**{**content, "data": DataState(**content["data"])})
+
+
+class Trainer:
+    def __init__(self, config: Config, model: nn.Module, task: Task, folder: RunFolder, hardware: Hardware):
+        self.settings, self.config, self.task, self.folder, self.hardware = config.training, config, task, folder, hardware
+        self.model = model.to(hardware.device)
+        self.optimizer = make_optimizer(self.model, self.settings)
+        self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
+        self.checkpoints = Checkpoints(
+            folder.checkpoints,
+            every=self.settings.checkpoint_every,
+            keep=max(self.settings.keep_checkpoints, self.settings.average_checkpoints),
+            warn=console.warn,
+        )
+        self.progress = Progress()
+        self.stop_asked = False
+        self.loss = torch.compile(self._loss, dynamic=False) if hardware.compile else self._loss
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self) -> Progress:
+        """Train from the newest whole checkpoint, or from the start, to the end."""
+        self._resume()
+        with _stop_on_signal(self), console.progress(self.settings.steps, "training", self.progress.step) as show:
+            batches = _ahead(self.task.batches(self.progress.data), pinned=self.hardware.device.type == "cuda")
+            window = _Window()
+            while self.progress.step < self.settings.steps and not self._out_of_patience():
+                started = time.perf_counter()
+                batch, self.progress.data = next(batches)
+                step = self.progress.step + 1
+                loss, norm = self._update(step, batch)
+                self.progress.step = step
+                window.add(loss, norm, batch.targets)
+                if step % self.settings.log_every == 0:
+                    self._log(step, window)
+                    show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} tokens/s")
+                    window = _Window()
+                self._after(step)
+                self.progress.seconds += time.perf_counter() - started
+                if self.stop_asked:
+                    self._save(best=False)
+                    raise Interrupted
+            batches.close()
+        return self.progress
+
+    def final_weights(self) -> dict[str, Tensor]:
+        """The model that the run is for: averaged where the settings say so, else the best."""
+        settings = self.settings
+        if self.average:
+            return self.average.weights
+        if settings.average_checkpoints:
+            steps = [step for step in self.checkpoints.regular_steps() if self.checkpoints.is_whole(step)]
+            return self.checkpoints.mean(steps[-settings.average_checkpoints :]) if steps else weights_of(self.model)
+        best = self.checkpoints.best()
+        if best is not None and best != self.progress.step and self.checkpoints.is_whole(best):
+            return self.checkpoints.load(best).weights
+        return weights_of(self.model)
+
+    def finish(self) -> None:
+        """Write the final weights, and put them into the model."""
+        weights = {name: tensor.cpu() for name, tensor in self.final_weights().items()}
+        temporary = self.folder.model.with_name(".model.safetensors.tmp")
+        try:
+            save_tensors(temporary, weights)
+            flush(temporary)
+            temporary.replace(self.folder.model)
+        except (OSError, SafetensorError) as error:
+            temporary.unlink(missing_ok=True)
+            raise RegardError(
+                f"The final model could not be written to '{self.folder.model}'.",
+                f"{error}",
+                "Free some room on the disk and run the same command with --resume; checkpoints are kept.",
+            ) from None
+        load_weights(self.model, weights)
+
+    def _update(self, step: int, batch: Batch) -> tuple[Tensor, Tensor]:
+        """One update of the weights; the mean loss and the gradient's norm."""
+        rate = learning_rate(step, self.settings, self.config.model.width)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.model.train()
+        total = torch.zeros((), device=self.hardware.device)
+        try:
+            for index, piece in enumerate(batch.split(self.settings.micro_batches)):
+                seed_everything(self.config.seed, step, index)
+                with self.hardware.autocast():
+                    # Divided by the targets of the whole batch, so that any split gives the same gradient.
+                    loss = self.loss(piece.to(self.hardware.device)) / batch.targets
+                loss.backward()
+                total += loss.detach()
+        except RuntimeError as error:
+            if out_of_memory(error):
+                raise self._memory_error(error) from None
+            raise
+        norm = gradient_norm(self.model, self.settings.clip_norm)
+        if not math.isfinite(norm.item()) or not math.isfinite(total.item()):
+            self.optimizer.zero_grad()
+            raise self._not_finite(step, total.item(), norm.item(), rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.average:
+            self.average.update(self.model, step)
+        return total, norm
+
+    def _loss(self, batch: Any) -> Tensor:
+        return self.task.loss(self.model, batch)
+
+    def _after(self, step: int) -> None:
+        """Validate and save, when it is time."""
+        last = step == self.settings.steps
+        better = False
+        if step % self.settings.validate_every == 0 or last:
+            better = self._validate(step)
+        if step % self.settings.checkpoint_every == 0 or last:
+            self._save(better)
+
+    def _validate(self, step: int) -> bool:
+        """Measure on held-out data; True if it is the best so far."""
+        with self._averaged():
+            self.model.eval()
+            metrics = self.task.validate(self.model, step)
+        self.folder.append_metrics({"step": step} | {f"valid_{name}": value for name, value in metrics.items()})
+        shown = " · ".join(f"{name} {value:.3f}" for name, value in metrics.items())
+        console.say(f"step {step:,}: validation {shown}")
+        self.progress.metrics = metrics
+        value = metrics[self.settings.select]
+        score = value if self.settings.select == "bleu" else -value
+        if self.progress.best is not None and score <= self.progress.best:
+            self.progress.without_better += 1
+            return False
+        self.progress.best, self.progress.best_step, self.progress.without_better = score, step, 0
+        return True
+
+    def _out_of_patience(self) -> bool:
+        patience = self.settings.patience
+        if patience and self.progress.without_better >= patience:
+            console.say(f"No better validation in {patience}; stopping early. The best was at step {self.progress.best_step:,}.")
+            return True
+        return False
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The model with its moving average in place of its weights."""
+        if not self.average:
+            yield
+            return
+        own = {name: tensor.clone() for name, tensor in weights_of(self.model).items()}
+        load_weights(self.model, self.average.weights)
+        try:
+            yield
+        finally:
+            load_weights(self.model, own)
+
+    # ------------------------------------------------------------ saving and resuming
+
+    def _save(self, best: bool) -> None:
+        checkpoint = Checkpoint(
+            weights=weights_of(self.model),
+            optimizer=optimizer_tensors(self.model, self.optimizer),
+            average=self.average.weights if self.average else {},
+            state=self.progress.to_json(),
+        )
+        try:
+            self.checkpoints.save(self.progress.step, checkpoint, best)
+        except CheckpointError as error:
+            kept = self.checkpoints.steps()
+            console.warn(
+                f"The checkpoint at step {self.progress.step:,} could not be saved: {error}. "
+                + (f"The one at step {kept[-1]:,} is untouched. " if kept else "There is none before it. ")
+                + "Training goes on; free some room on the disk."
+            )
+
+    def _resume(self) -> None:
+        found = self.checkpoints.newest()
+        if found is None:
+            self.folder.forget_after(0)
+            return
+        step, checkpoint = found
+        load_weights(self.model, checkpoint.weights)
+        load_optimizer(self.model, self.optimizer, checkpoint.optimizer)
+        if self.average:
+            self.average.load(checkpoint.average)
+        self.progress = Progress.from_json(checkpoint.state)
+        self.folder.forget_after(step)
+        console.say(f"Going on from step {step:,}.")
+
+    def _log(self, step: int, window: _Window) -> None:
+        rate = self.optimizer.param_groups[0]["lr"]
+        window.close()
+        self.folder.append_metrics(
+            {
+                "step": step,
+                "loss": window.loss,
+                "learning_rate": rate,
+                "gradient_norm": window.norm,
+                "tokens_per_second": round(window.speed, 1),
+                "epoch": self.progress.data.epoch,
+            }
+        )
+
+    # ------------------------------------------------------------ errors
+
+    def _not_finite(self, step: int, loss: float, norm: float, rate: float) -> RegardError:
+        kept = self.checkpoints.steps()
+        return RegardError(
+            f"Training stopped at step {step:,}: the loss is {loss} and the gradient's norm {norm}.",
+            f"The learning rate was {rate:.2e}. The weights were not touched by this step.",
+            "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0; "
+            + (f"the checkpoint at step {kept[-1]:,} is whole." if kept else "no checkpoint was saved yet."),
+        )
+
+    def _memory_error(self, error: Exception) -> RegardError:
+        pieces = self.settings.micro_batches
+        return RegardError(
+            f"Out of memory on {self.hardware.device} with training.tokens_per_batch = {self.settings.tokens_per_batch:,}.",
+            str(error).splitlines()[0][:200],
+            f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower training.tokens_per_batch.",
+        )
+
+
+class _Window:
+    """Means since the last line of the log. Tensors stay on the device until the line is written."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.losses: list[Tensor] = []
+        self.norms: list[Tensor] = []
+        self.targets = 0
+        self.loss = self.norm = self.speed = 0.0
+
+    def add(self, loss: Tensor, norm: Tensor, targets: int) -> None:
+        self.losses.append(loss)
+        self.norms.append(norm)
+        self.targets += targets
+
+    def close(self) -> None:
+        self.loss = torch.stack(self.losses).mean().item()
+        self.norm = torch.stack(self.norms).mean().item()
+        self.speed = self.targets / (time.perf_counter() - self.started)
+
+
+@contextmanager
+def _stop_on_signal(trainer: Trainer) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the loop to save and stop after the step it is in."""
+
+    def ask(number: int, frame: Any) -> None:
+        if trainer.stop_asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        trainer.stop_asked = True
+        console.say("Stopping after this step …")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ahead(batches: Iterator[tuple[Batch, DataState]], pinned: bool, depth: int = 8) -> Iterator[tuple[Batch, DataState]]:
+    """Make batches in a second thread, a few ahead of the loop."""
+    queue: Queue[Any] = Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def work() -> None:
+        try:
+            for batch, state in batches:
+                item = (batch.pin_memory() if pinned else batch, state)
+                while not stopped.is_set():
+                    try:
+                        queue.put(item, timeout=0.1)
+                        break
+                    except Full:
+                        continue
+                if stopped.is_set():
+                    return
+        except BaseException as error:
+            queue.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while True:
+            item = queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()

@@ -1,0 +1,31 @@
+"""Loss: how surprised the model is by the right token.
+
+    L = −Σ_t log p(y_t)                                     cross-entropy
+    with smoothing ε:  L = −Σ_t [(1 − ε) log p(y_t) + ε · mean_w log p(w)]
+    R-Drop:            L = ½ (L₁ + L₂) + α/2 · Σ_t ½ [KL(p₁‖p₂) + KL(p₂‖p₁)]     (Liang et al., 2021)
+
+Every loss is a sum over targets. The trainer divides by the number of targets in the whole batch, so any
+split into pieces gives the same gradient.
+
+Shapes: B rows · T target positions · W words in the vocabulary
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def cross_entropy(logits_BTW: Tensor, labels_BT: Tensor, smoothing: float = 0.0, ignore: int = 0) -> Tensor:
+    """Summed over the labels that are not `ignore`."""
+    return F.cross_entropy(
+        logits_BTW.flatten(0, -2).float(), labels_BT.flatten(), ignore_index=ignore, label_smoothing=smoothing, reduction="sum"
+    )
+
+
+def divergence(first_BTW: Tensor, second_BTW: Tensor, labels_BT: Tensor, ignore: int = 0) -> Tensor:
+    """½ [KL(p₁‖p₂) + KL(p₂‖p₁)], summed over the labels that are not `ignore`."""
+    log_p, log_q = first_BTW.float().log_softmax(-1), second_BTW.float().log_softmax(-1)
+    # Σ p log(p/q) + Σ q log(q/p) = Σ (p − q)(log p − log q)
+    both_BT = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
+    return 0.5 * (both_BT * (labels_BT != ignore)).sum()
