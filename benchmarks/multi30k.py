@@ -24,7 +24,16 @@ TRAIN = "import sys, regard; regard.train(sys.argv[1], *sys.argv[4:], out=sys.ar
 
 def train(name: str, overrides: list[str], seed: int, options: argparse.Namespace, place: Path) -> dict:
     out = place / f"{name}-{seed}"
-    command = [sys.executable, "-c", TRAIN, options.recipe, str(out), options.data, f"seed={seed}", *overrides]
+    command = [
+        sys.executable,
+        "-c",
+        TRAIN,
+        options.recipe,
+        str(out),
+        options.data,
+        f"seed={seed}",
+        *overrides,
+    ]
     started = time.perf_counter()
     with (place / f"{name}-{seed}.log").open("w") as log:
         code = subprocess.run(command, stdout=log, stderr=log, check=False, env=os.environ).returncode
@@ -35,7 +44,9 @@ def train(name: str, overrides: list[str], seed: int, options: argparse.Namespac
     summary = json.loads((out / "summary.json").read_text())
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     speeds = sorted(record["tokens_per_second"] for record in records if "tokens_per_second" in record)
-    valid = [(r["step"], round(r["valid_loss"], 4), round(r.get("valid_bleu", 0), 2)) for r in records if "valid_loss" in r]
+    valid = [
+        (r["step"], round(r["valid_loss"], 4), round(r.get("valid_bleu", 0), 2)) for r in records if "valid_loss" in r
+    ]
     result = {
         "variant": name,
         "seed": seed,
@@ -65,7 +76,17 @@ def main() -> None:
         jobs += [(name, [o for o in listed.split(",") if o], int(seed)) for seed in options.seeds.split(",")]
     with ThreadPoolExecutor(options.parallel) as pool:
         results = list(pool.map(lambda job: train(*job, options, place), jobs))
-    columns = ["variant", "seed", "bleu_lowercase", "bleu", "chrf", "loss", "wall", "train", "tokens_per_second"]
+    columns = [
+        "variant",
+        "seed",
+        "bleu_lowercase",
+        "bleu",
+        "chrf",
+        "loss",
+        "wall",
+        "train",
+        "tokens_per_second",
+    ]
     print(" | ".join(columns))
     for result in results:
         print(" | ".join(str(result.get(column, "-")) for column in columns))

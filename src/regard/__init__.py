@@ -1,8 +1,8 @@
 """Regard trains, runs and looks inside Transformers on your own data.
 
-    import regard
-    regard.train("demo", out="runs/demo")
-    regard.load("runs/demo").translate(["The small dog sees a cat."])
+import regard
+regard.train("demo", out="runs/demo")
+regard.load("runs/demo").translate(["The small dog sees a cat."])
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ def load(run: str | Path, device: str = "auto") -> Run:
 
 
 def train(
-    recipe: str, *overrides: str, out: str | Path | None = None, data: str | Path | None = None, resume: bool = False
+    recipe: str,
+    *overrides: str,
+    out: str | Path | None = None,
+    data: str | Path | None = None,
+    resume: bool = False,
 ) -> Path:
     """Train a recipe (a name, a .toml file or a run folder) and return the run folder."""
     from regard.experiment import train as run_recipe

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from regard.errors import RegardError, did_you_mean
+from regard.errors import UsageError, did_you_mean
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -41,9 +41,7 @@ class DataSettings(Settings):
         [0, 1], min_length=2, max_length=2, description="source and target column of a TSV"
     )
     held_out: Share = Field(0.01, description="share of train kept aside for each of valid and test")
-    bad_lines: Literal["error", "skip"] = Field(
-        "error", description="invalid UTF-8 or a line over 1 MB: error · skip"
-    )
+    bad_lines: Literal["error", "skip"] = Field("error", description="invalid UTF-8 or a line over 1 MB: error · skip")
     max_length: Positive = Field(128, description="longer sentences, in tokens, are left out of training")
     cache: str = Field("", description="folder for tokenised data; empty: the user's cache folder")
 
@@ -212,12 +210,13 @@ class Config(Settings):
 # ---------------------------------------------------------------- reading recipes
 
 
+TASKS = ("translate",)
+
+
 def recipe_names() -> list[str]:
     """The ready-made recipes that come with Regard."""
     return sorted(
-        Path(entry.name).stem
-        for entry in resources.files("regard.recipes").iterdir()
-        if entry.name.endswith(".toml")
+        Path(entry.name).stem for entry in resources.files("regard.recipes").iterdir() if entry.name.endswith(".toml")
     )
 
 
@@ -228,13 +227,13 @@ def recipe_text(recipe: str) -> str:
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise RegardError(
+            raise UsageError(
                 f"Cannot read the recipe '{recipe}'.",
                 f"{error}",
                 "Check the path, or run `regard recipes` for the ready-made ones.",
             ) from None
     if recipe not in recipe_names():
-        raise RegardError(
+        raise UsageError(
             f"There is no recipe '{recipe}'.",
             "It is neither a ready-made recipe nor a .toml file here.",
             did_you_mean(recipe, recipe_names()) + " Run `regard recipes`.",
@@ -256,8 +255,10 @@ def from_toml(text: str, name: str = "", overrides: Iterable[str] = ()) -> Confi
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RegardError(
-            f"The recipe '{name}' is not valid TOML.", f"{error}", "Mend that line; `regard init translate` shows the form."
+        raise UsageError(
+            f"The recipe '{name}' is not valid TOML.",
+            f"{error}",
+            "Mend that line; `regard init translate` shows the form.",
         ) from None
     for override in overrides:
         _apply(tree, override)
@@ -268,7 +269,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     """Set `a.b=value` in a nested dict; the value is read as TOML, or else as a plain string."""
     key, equals, value = override.partition("=")
     if not equals or not key.strip():
-        raise RegardError(
+        raise UsageError(
             f"'{override}' is not a setting.",
             "An override has the form section.key=value.",
             "For example: training.steps=500",
@@ -277,8 +278,10 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
-            raise RegardError(
-                f"'{key}' is not a setting.", f"'{section}' is a value, not a section.", "Run `regard init translate` for all keys."
+            raise UsageError(
+                f"'{key}' is not a setting.",
+                f"'{section}' is a value, not a section.",
+                "Run `regard init translate` for all keys.",
             )
     try:
         tree[leaf] = tomllib.loads(f"value = {value}")["value"]
@@ -297,19 +300,19 @@ def validate(tree: Mapping[str, Any]) -> Config:
         key = ".".join(keys)
         value = first["input"]
         if first["type"] == "extra_forbidden":
-            raise RegardError(
+            raise UsageError(
                 f"Unknown setting '{key}' (value {value!r}).",
                 f"There is no such key in {'the section [' + '.'.join(keys[:-1]) + ']' if keys[:-1] else 'a recipe'}.",
                 did_you_mean(keys[-1], _keys_beside(keys)),
             ) from None
         if first["type"] == "value_error":
             reason = str(first["ctx"]["error"])
-            raise RegardError(
+            raise UsageError(
                 f"The settings{' in [' + key + ']' if key else ''} do not fit together.",
                 reason.partition(";")[0] + ".",
                 (reason.partition(";")[2].strip() or "Change one of them") + ".",
             ) from None
-        raise RegardError(
+        raise UsageError(
             f"The setting '{key}' cannot be {value!r}.",
             first["msg"] + ".",
             f"'{keys[-1]}' is: {_description(keys)}." if keys else "Run `regard init translate` for the form.",
@@ -346,6 +349,13 @@ def _description(keys: list[str]) -> str:
 
 
 # ---------------------------------------------------------------- writing recipes
+
+
+def starter_recipe(task: str) -> str:
+    """A complete recipe to edit, small enough to train on a laptop."""
+    return "# Edit data.train; the rest works as it is for some 10,000 to 1,000,000 pairs.\n" + to_toml(
+        resolve("starter")
+    )
 
 
 def to_toml(config: Config) -> str:

@@ -35,7 +35,13 @@ def progress(total: int, what: str, done: int = 0) -> Iterator[Callable[[int, st
     if _quiet or not sys.stderr.isatty():
         yield lambda done, text: None
         return
-    columns = (TextColumn(what), BarColumn(), TextColumn("{task.completed:,.0f}/{task.total:,.0f}"), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TextColumn("{task.fields[text]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=stderr, transient=True) as bar:
         task = bar.add_task(what, total=total, completed=done, text="")
         last = 0.0

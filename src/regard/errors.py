@@ -9,9 +9,17 @@ from collections.abc import Iterable
 class RegardError(Exception):
     """A mistake that the user can mend. Printed as three short lines, without a traceback."""
 
+    exit_code = 1
+
     def __init__(self, what: str, why: str, fix: str):
         super().__init__(f"{what}\n{why}\n{fix}")
         self.what, self.why, self.fix = what, why, fix
+
+
+class UsageError(RegardError):
+    """A mistake in the command or in a recipe, found before any work is done."""
+
+    exit_code = 2
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

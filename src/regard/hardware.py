@@ -108,5 +108,3 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
         isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
     )
-
-

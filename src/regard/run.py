@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config, FileList
+from regard.config import Config, FileList, validate
 from regard.data.pairs import PairSource, file_groups, not_empty, splits
 from regard.decoding.translate import Translation, Translator
 from regard.errors import RegardError
@@ -38,31 +38,43 @@ class Run:
             load_weights(self.model, read_tensors(self.folder.model))
         except ValueError as error:
             raise RegardError(
-                f"The weights in '{path}' do not fit its config.toml.", f"{error}", "Restore the file that was changed."
+                f"The weights in '{path}' do not fit its config.toml.",
+                f"{error}",
+                "Restore the file that was changed.",
             ) from None
         self.model.to(self.hardware.device).eval()
 
     def translate(
-        self, sentences: Sequence[str] | str, *, prefixes: Sequence[str] | None = None, seed: int = 1, **decoding: Any
+        self,
+        sentences: Sequence[str] | str,
+        *,
+        prefixes: Sequence[str] | None = None,
+        seed: int = 1,
+        **decoding: Any,
     ) -> list[str]:
         """The best translation of each sentence. Keywords override [decoding]: beam=1, temperature=0.8 …"""
         sentences = [sentences] if isinstance(sentences, str) else sentences
         return [found[0].text for found in self.translations(sentences, prefixes=prefixes, seed=seed, **decoding)]
 
     def translations(
-        self, sentences: Sequence[str], *, prefixes: Sequence[str] | None = None, seed: int = 1, **decoding: Any
+        self,
+        sentences: Sequence[str],
+        *,
+        prefixes: Sequence[str] | None = None,
+        seed: int = 1,
+        **decoding: Any,
     ) -> list[list[Translation]]:
         """All hypotheses of each sentence with their scores, best first."""
         return self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed)
 
     def translator(self, **decoding: Any) -> Translator:
-        from regard.config import validate
-
         tree = self.config.model_dump()
         tree["decoding"] |= decoding
         return make_translator(validate(tree), self.model, self.tokenizers, self.hardware)
 
-    def evaluate(self, files: FileList | None = None, split: str = "test", **decoding: Any) -> tuple[list[str], list[Score]]:
+    def evaluate(
+        self, files: FileList | None = None, split: str = "test", **decoding: Any
+    ) -> tuple[list[str], list[Score]]:
         """Translate held-out data and score it: the run's own, or the files given."""
         if files:
             groups = file_groups(files, ".", "the test data")
@@ -75,6 +87,8 @@ class Run:
         pairs = list(not_empty(source))
         if not pairs:
             raise RegardError(
-                "There is nothing to score.", f"The {split} data has no pair with text on both sides.", "Name other files."
+                "There is nothing to score.",
+                f"The {split} data has no pair with text on both sides.",
+                "Name other files.",
             )
         return evaluate(self.translator(**decoding), pairs)

@@ -23,7 +23,7 @@ from regard.data.shards import PairShards, Ragged, spread
 from regard.data.tokenizers import END, PAD, START
 from regard.errors import RegardError
 
-WINDOW = 16_384  # pairs packed together
+WINDOW = 8_192  # pairs packed together
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,13 @@ class PairStream:
         max_length: int,
         dropout: tuple[BpeDropout, BpeDropout] | None = None,
     ):
-        self.shards, self.rectangle, self.seed, self.max_length, self.dropout = shards, rectangle, seed, max_length, dropout
+        self.shards, self.rectangle, self.seed, self.max_length, self.dropout = (
+            shards,
+            rectangle,
+            seed,
+            max_length,
+            dropout,
+        )
         fits = (shards.source.lengths < max_length) & (shards.target.lengths < max_length)
         self.usable = np.flatnonzero(fits).astype(np.int32)
         self.too_long = len(shards) - len(self.usable)
@@ -132,7 +138,10 @@ class PairStream:
         pairs = PairShards(self.shards.source.take(chosen), self.shards.target.take(chosen))
         generator = np.random.default_rng([self.seed, epoch, window])
         if self.dropout:
-            source, target = (drop.apply(side, generator) for drop, side in zip(self.dropout, (pairs.source, pairs.target), strict=True))
+            source, target = (
+                drop.apply(side, generator)
+                for drop, side in zip(self.dropout, (pairs.source, pairs.target), strict=True)
+            )
             cut = PairShards(source, target)
             # A pair that grew too long for a row stays as it was.
             pairs = _where((source.lengths < self.max_length) & (target.lengths < self.max_length), cut, pairs)
@@ -146,7 +155,9 @@ def in_order(shards: PairShards, rectangle: Rectangle) -> Iterator[PairBatch]:
     limit = (rectangle.source_length - 1, rectangle.target_length - 1)
     for start in range(0, len(shards), WINDOW):
         chosen = np.arange(start, min(start + WINDOW, len(shards)))
-        pairs = PairShards(*(_cut(side.take(chosen), most) for side, most in zip((shards.source, shards.target), limit, strict=True)))
+        pairs = PairShards(
+            *(_cut(side.take(chosen), most) for side, most in zip((shards.source, shards.target), limit, strict=True))
+        )
         packed = _pack(pairs, rectangle)
         for first in range(0, len(packed), rectangle.rows):
             yield fill([(pairs, row) for row in packed[first : first + rectangle.rows]], rectangle)
@@ -198,7 +209,9 @@ class _Side:
         self.with_start.reshape(-1)[starts] = START
 
 
-def _by_window(rows: list[tuple[PairShards, list[int]]]) -> Iterator[tuple[PairShards, list[tuple[int, list[int]]]]]:
+def _by_window(
+    rows: list[tuple[PairShards, list[int]]],
+) -> Iterator[tuple[PairShards, list[tuple[int, list[int]]]]]:
     """Rows of a batch grouped by the window they come from (a batch may straddle two)."""
     groups: dict[int, tuple[PairShards, list[tuple[int, list[int]]]]] = {}
     for place, (pairs, row) in enumerate(rows):

@@ -10,6 +10,7 @@ function of the seed (the library's own is not), and costs almost nothing.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 
@@ -44,7 +45,9 @@ class BpeDropout:
         return Ragged(self.ids[spread(self.starts[rows], lengths)], ends[sentences.offsets])
 
 
-def cut(pieces: list[int], ranks: dict[tuple[int, int], tuple[int, int]], probability: float, draw: random.Random.random) -> list[int]:  # type: ignore[valid-type]
+def cut(
+    pieces: list[int], ranks: dict[tuple[int, int], tuple[int, int]], probability: float, draw: Callable[[], float]
+) -> list[int]:
     """Merge pieces, best rank first, skipping each candidate with this probability at every turn."""
     pieces = list(pieces)
     while len(pieces) > 1:

@@ -50,7 +50,9 @@ class PairSource:
 
     def fingerprint(self) -> str:
         """Changes when the pairs change."""
-        digest = hashlib.sha256(repr((self.name, self.division, self.settings.columns, self.settings.bad_lines)).encode())
+        digest = hashlib.sha256(
+            repr((self.name, self.division, self.settings.columns, self.settings.bad_lines)).encode()
+        )
         if self.settings.sample:
             for pair in self:
                 digest.update("\t".join(pair).encode())

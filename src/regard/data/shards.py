@@ -175,4 +175,3 @@ def _open(folder: Path) -> PairShards:
         ids = np.memmap(ids_path, dtype=dtype, mode="r") if ids_path.stat().st_size else np.empty(0, dtype)
         sides.append(Ragged(ids, np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r")))
     return PairShards(*sides)
-

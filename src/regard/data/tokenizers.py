@@ -56,7 +56,7 @@ class TextTokenizer:
         """One token as a person would write it; part of a character shows as its bytes."""
         if token < len(SPECIALS):
             return SPECIALS[token]
-        name = self._tokenizer.id_to_token(token)
+        name: str = self._tokenizer.id_to_token(token) or ""
         if name in _BYTE_NAMES:
             return name
         if not self._tokenizer.model.byte_fallback:

@@ -60,17 +60,30 @@ def beam_search(
 
         # An ending counts only among the K best, so that K = 1 is greedy.
         rank_C = torch.arange(ends_BC.shape[1], device=device)
-        _collect(finished, active, history_BKL, best_BC, from_BC, ends_BC & (rank_C < beams), length, length_penalty)
+        _collect(
+            finished,
+            active,
+            history_BKL,
+            best_BC,
+            from_BC,
+            ends_BC & (rank_C < beams),
+            length,
+            length_penalty,
+        )
 
         # The K best that go on, in their order.
         keep_BK = (ends_BC.long() * len(rank_C) + rank_C).topk(beams, dim=1, largest=False, sorted=True).indices
         scores_BK, from_BK, word_BK = (x.gather(1, keep_BK) for x in (best_BC, from_BC, word_BC))
-        history_BKL = torch.cat([history_BKL.gather(1, from_BK[:, :, None].expand(-1, -1, length - 1)), word_BK[:, :, None]], -1)
+        history_BKL = torch.cat(
+            [history_BKL.gather(1, from_BK[:, :, None].expand(-1, -1, length - 1)), word_BK[:, :, None]], -1
+        )
 
         at_limit = [index for index, sentence in enumerate(active) if length >= max_lengths[sentence]]
         for index in at_limit:
             _end_open(finished[active[index]], history_BKL[index], scores_BK[index], beams, length, length_penalty)
-        going = [index for index, sentence in enumerate(active) if len(finished[sentence]) < beams and index not in at_limit]
+        going = [
+            index for index, sentence in enumerate(active) if len(finished[sentence]) < beams and index not in at_limit
+        ]
         if not going:
             break
         rows_BK = torch.arange(len(active), device=device)[:, None] * beams + from_BK
@@ -118,7 +131,9 @@ def _collect(
         finished[active[index]].append(Hypothesis(row, score, score / penalty(length, alpha)))
 
 
-def _end_open(found: list[Hypothesis], history_KL: Tensor, scores_K: Tensor, beams: int, length: int, alpha: float) -> None:
+def _end_open(
+    found: list[Hypothesis], history_KL: Tensor, scores_K: Tensor, beams: int, length: int, alpha: float
+) -> None:
     """At the longest length, what is still open counts as it is, best first, up to K."""
     for row, score in zip(history_KL.tolist(), scores_K.tolist(), strict=True):
         if len(found) < beams and score > -torch.inf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -26,4 +26,4 @@ class State(Protocol):
 class Stepper(Protocol):
     """One token further for each of N hypotheses: logits [N, W]."""
 
-    def step(self, tokens_N: Tensor, state: State) -> Tensor: ...
+    def step(self, tokens_N: Tensor, state: Any) -> Tensor: ...

@@ -39,16 +39,23 @@ class Translator:
         sentences: Sequence[str],
         prefixes: Sequence[str] | None = None,
         seed: int = 1,
+        first_row: int = 0,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[list[Translation]]:
-        """For each sentence its translations, best first: as many as the beam is wide."""
+        """For each sentence its translations, best first: as many as the beam is wide.
+
+        `first_row` numbers the first sentence, so that a sampled text depends on its place in the whole
+        input and not on how the input was cut into pieces.
+        """
         sources = [self.encode(sentence) for sentence in sentences]
         forced = self.target_tokenizer.encode(prefixes) if prefixes else [[] for _ in sources]
         results: list[list[Translation]] = [[] for _ in sources]
         done = 0
         self.model.eval()
         for batch in self._by_length(sources):
-            found = self._decode([sources[i] for i in batch], [forced[i] for i in batch], batch, seed)
+            found = self._decode(
+                [sources[i] for i in batch], [forced[i] for i in batch], [first_row + i for i in batch], seed
+            )
             for index, hypotheses in zip(batch, found, strict=True):
                 texts = self.target_tokenizer.decode([h.tokens for h in hypotheses])
                 results[index] = [
@@ -61,7 +68,7 @@ class Translator:
 
     def encode(self, sentence: str) -> list[int]:
         """The ids of a source sentence with <end>, cut where the model's positions end."""
-        return self.source_tokenizer.encode([sentence])[0][: self.max_positions - 1] + [END]
+        return [*self.source_tokenizer.encode([sentence])[0][: self.max_positions - 1], END]
 
     def _by_length(self, sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Indices of sentences of like length, longest first, so that a batch holds little padding."""
@@ -76,7 +83,9 @@ class Translator:
             yield batch
 
     @torch.inference_mode()
-    def _decode(self, sources: list[list[int]], prefixes: list[list[int]], numbers: list[int], seed: int) -> list[list[Hypothesis]]:
+    def _decode(
+        self, sources: list[list[int]], prefixes: list[list[int]], numbers: list[int], seed: int
+    ) -> list[list[Hypothesis]]:
         settings = self.settings
         longest = max(map(len, sources))
         source_BS = torch.full((len(sources), longest), PAD)

@@ -9,10 +9,10 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from numpy.typing import ArrayLike  # noqa: E402
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 
 def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
@@ -23,7 +23,9 @@ def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
         "learning rate": [("learning_rate", "")],
         "tokens per second": [("tokens_per_second", "")],
     }
-    drawn = {title: lines for title, lines in panels.items() if any(key in record for record in metrics for key, _ in lines)}
+    drawn = {
+        title: lines for title, lines in panels.items() if any(key in record for record in metrics for key, _ in lines)
+    }
     if not drawn:
         return
     figure, axes = plt.subplots(1, len(drawn), figsize=(4.2 * len(drawn), 3.4), squeeze=False, layout="constrained")
@@ -40,9 +42,7 @@ def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
     save(figure, path)
 
 
-def attention_grid(
-    weights: ArrayLike, sources: Sequence[str], targets: Sequence[str], path: Path, title: str
-) -> None:
+def attention_grid(weights: ArrayLike, sources: Sequence[str], targets: Sequence[str], path: Path, title: str) -> None:
     """One small picture for each layer and head: weights [layers, heads, targets, sources]."""
     import numpy as np
 
@@ -55,7 +55,13 @@ def attention_grid(
     for layer in range(layers):
         for head in range(heads):
             axis = axes[layer][head]
-            heat(axis, grid[layer, head], sources if layer == layers - 1 else [], targets if head == 0 else [], size=6)
+            heat(
+                axis,
+                grid[layer, head],
+                sources if layer == layers - 1 else [],
+                targets if head == 0 else [],
+                size=6,
+            )
             axis.set_title(f"layer {layer + 1} · head {head + 1}", fontsize=7)
     figure.suptitle(title, fontsize=9)
     save(figure, path)

@@ -32,7 +32,11 @@ class Attention(nn.Module):
         self.dropout = settings.attention_dropout
         self.rotary = settings.positions == "rotary" and not cross
         # Wq, Wk and Wv as the rows of one matrix: one product instead of three.
-        self.widths = [self.heads * self.key_width, self.heads * self.key_width, self.heads * self.value_width]
+        self.widths = [
+            self.heads * self.key_width,
+            self.heads * self.key_width,
+            self.heads * self.value_width,
+        ]
         self.to_qkv = nn.Linear(settings.width, sum(self.widths), bias=settings.bias)
         self.to_out = nn.Linear(self.heads * self.value_width, settings.width, bias=settings.bias)
 

@@ -70,7 +70,9 @@ def frequencies(width: int, device: torch.device | None = None) -> Tensor:
 def shift_matrix(offset: int, width: int) -> Tensor:
     """M_k, with PE(p + k) = M_k PE(p) for every p: each (sin, cos) pair is turned by k·frequency."""
     angles = offset * frequencies(width)
-    blocks = torch.stack([torch.stack([angles.cos(), angles.sin()], -1), torch.stack([-angles.sin(), angles.cos()], -1)], -2)
+    blocks = torch.stack(
+        [torch.stack([angles.cos(), angles.sin()], -1), torch.stack([-angles.sin(), angles.cos()], -1)], -2
+    )
     return torch.block_diag(*blocks)
 
 

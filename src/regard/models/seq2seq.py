@@ -9,6 +9,7 @@ Shapes: B rows · S source positions · T target positions · D model width · W
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,7 @@ from regard.config import ModelSettings
 from regard.layers.block import Block, BlockState
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding
+from regard.layers.positions import Positions
 
 
 class Seq2Seq(nn.Module):
@@ -28,10 +30,9 @@ class Seq2Seq(nn.Module):
         source_table = target_table if share_all else nn.Embedding(source_vocabulary, settings.width)
         self.source_embedding = Embedding(settings, source_table)
         self.target_embedding = Embedding(settings, target_table)
+        decoder_layers = settings.decoder_layers or settings.layers
         self.encoder = nn.ModuleList(Block(settings) for _ in range(settings.layers))
-        self.decoder = nn.ModuleList(
-            Block(settings, cross=True) for _ in range(settings.decoder_layers or settings.layers)
-        )
+        self.decoder = nn.ModuleList(Block(settings, cross=True) for _ in range(decoder_layers))
         # Pre-norm blocks leave their output unnormalised.
         pre_norm = settings.norm == "pre"
         self.encoder_norm = nn.LayerNorm(settings.width) if pre_norm else nn.Identity()
@@ -72,16 +73,20 @@ class Seq2Seq(nn.Module):
         positions_BS = torch.arange(source_BS.shape[1], device=source_BS.device).expand_as(source_BS)
         memory_BSD = self.encode(source_BS, segments_BS, positions_BS)
         rows = len(source_BS) * beams
-        return DecoderState([block.start(rows, max_length, memory_BSD, segments_BS) for block in self.decoder])
+        blocks = [block.start(rows, max_length, memory_BSD, segments_BS) for block in self._decoder_blocks()]
+        return DecoderState(blocks)
 
     def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
         """Feed one token a hypothesis; logits of the one after it: [N, W]."""
         positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
         x_ND = self.target_embedding(tokens_N[:, None], positions_N1)[:, 0]
-        for block, block_state in zip(self.decoder, state.blocks, strict=True):
+        for block, block_state in zip(self._decoder_blocks(), state.blocks, strict=True):
             x_ND = block.step(x_ND, block_state)
         state.length += 1
         return self.to_logits(self.decoder_norm(x_ND))
+
+    def _decoder_blocks(self) -> Iterator[Block]:
+        return (block for block in self.decoder if isinstance(block, Block))
 
 
 @dataclass
@@ -107,5 +112,5 @@ def _initialise(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-    elif hasattr(module, "direction_D"):
+    elif isinstance(module, Positions) and module.kind == "index":
         nn.init.normal_(module.direction_D, std=module.width**-0.5)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from regard import console
@@ -24,9 +23,8 @@ from regard.decoding.translate import Translator
 from regard.errors import RegardError
 from regard.evaluation.metrics import bleu, translation_scores
 from regard.explain.plots import training_curves
-from regard.hardware import Hardware, environment, out_of_memory, peak_memory, seed_everything
+from regard.hardware import Hardware, environment, peak_memory, seed_everything
 from regard.models.seq2seq import Seq2Seq
-from regard.training.checkpoint import load_weights, read_tensors
 from regard.training.folder import RunFolder
 from regard.training.loop import Trainer
 from regard.training.loss import cross_entropy, divergence
@@ -88,7 +86,9 @@ def train_translation(config: Config, folder: RunFolder) -> dict[str, Any]:
     progress = trainer.run()
     trainer.finish()
     translator = task.translator(trainer.model)
-    metrics = task.loss_over(trainer.model, tokenise(data.test, data.tokenizers.both(), cache_folder(config.data.cache)))
+    metrics = task.loss_over(
+        trainer.model, tokenise(data.test, data.tokenizers.both(), cache_folder(config.data.cache))
+    )
     metrics |= {score.name: score.value for score in evaluate(translator, list(not_empty(data.test)))[1]}
     summary = {
         "task": config.task,
@@ -154,7 +154,10 @@ class TranslationTask:
         if config.tokenizer.dropout:
             source, target = data.tokenizers.both()
             first = BpeDropout(source, config.tokenizer.dropout, config.seed)
-            dropout = (first, first if target is source else BpeDropout(target, config.tokenizer.dropout, config.seed))
+            dropout = (
+                first,
+                first if target is source else BpeDropout(target, config.tokenizer.dropout, config.seed),
+            )
         self.stream = PairStream(data.train, self.rectangle, config.seed, max_length, dropout)
         if self.stream.too_long:
             console.warn(
@@ -174,7 +177,10 @@ class TranslationTask:
         logits = _logits(model, twice)
         first, second = logits.chunk(2)
         apart = divergence(first, second, batch.labels_BT, ignore=PAD)
-        return 0.5 * cross_entropy(logits, twice.labels_BT, settings.label_smoothing, ignore=PAD) + 0.5 * settings.consistency * apart
+        return (
+            0.5 * cross_entropy(logits, twice.labels_BT, settings.label_smoothing, ignore=PAD)
+            + 0.5 * settings.consistency * apart
+        )
 
     def validate(self, model: nn.Module, step: int) -> dict[str, float]:
         metrics = self.loss_over(model, self.data.valid)
@@ -186,7 +192,10 @@ class TranslationTask:
         shown = zip(pairs[:5], outputs, strict=False)
         self.folder.write_text(
             f"samples/step-{step}.txt",
-            "\n".join(f"source       {source}\nreference    {target}\ntranslation  {output}\n" for (source, target), output in shown),
+            "\n".join(
+                f"source       {source}\nreference    {target}\ntranslation  {output}\n"
+                for (source, target), output in shown
+            ),
         )
         return metrics
 
@@ -225,7 +234,9 @@ def architecture(settings: ModelSettings, tokenizers: Tokenizers) -> dict[str, A
     }
 
 
-def make_translator(config: Config, model: Seq2Seq, tokenizers: Tokenizers, hardware: Hardware, beam: int = 0) -> Translator:
+def make_translator(
+    config: Config, model: Seq2Seq, tokenizers: Tokenizers, hardware: Hardware, beam: int = 0
+) -> Translator:
     settings = config.decoding.model_copy(update={"beam": beam}) if beam else config.decoding
     longest = config.model.max_positions if config.model.positions == "learned" else 1 << 20
     return Translator(model, tokenizers.source, tokenizers.target, settings, longest, hardware.device)

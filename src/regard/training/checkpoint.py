@@ -103,7 +103,8 @@ class Checkpoints:
             self.warn(f"The checkpoint '{folder}' is damaged ({error}). It is left out.")
             return False
         if damaged:
-            self.warn(f"The checkpoint '{folder}' is damaged ({', '.join(damaged)} does not match its sha256). It is left out.")
+            names = ", ".join(damaged)
+            self.warn(f"The checkpoint '{folder}' is damaged ({names} does not match its sha256). It is left out.")
         return not damaged
 
     def load(self, step: int) -> Checkpoint:
@@ -194,4 +195,3 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
-

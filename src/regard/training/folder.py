@@ -1,7 +1,7 @@
 """The run folder: what a training leaves behind, and the only thing the other verbs read.
 
-    config.toml  config.json  tokenizer.json  model.safetensors  metrics.jsonl  summary.json
-    environment.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
+config.toml  config.json  tokenizer.json  model.safetensors  metrics.jsonl  summary.json
+environment.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class RunFolder:
             return json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RegardError(
-                f"Cannot read {name} in '{self.path}'.", f"{error}", "Is the training finished? Go on with --resume."
+                f"Cannot read {name} in '{self.path}'.",
+                f"{error}",
+                "Is the training finished? Go on with --resume.",
             ) from None
 
     def write_json(self, name: str, content: Any) -> None:
@@ -103,4 +105,3 @@ class RunFolder:
         for path in self.samples.glob("step-*.txt"):
             if int(path.stem.removeprefix("step-")) > step:
                 path.unlink()
-

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from queue import Full, Queue
@@ -41,6 +42,7 @@ from regard.training.checkpoint import (
     weights_of,
 )
 from regard.training.folder import RunFolder
+from regard.training.graph import Backward
 from regard.training.optimizer import gradient_norm, make_optimizer
 from regard.training.schedule import learning_rate
 
@@ -89,7 +91,13 @@ class Progress:
 
 class Trainer:
     def __init__(self, config: Config, model: nn.Module, task: Task, folder: RunFolder, hardware: Hardware):
-        self.settings, self.config, self.task, self.folder, self.hardware = config.training, config, task, folder, hardware
+        self.settings, self.config, self.task, self.folder, self.hardware = (
+            config.training,
+            config,
+            task,
+            folder,
+            hardware,
+        )
         self.model = model.to(hardware.device)
         self.optimizer = make_optimizer(self.model, self.settings)
         self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
@@ -101,14 +109,17 @@ class Trainer:
         )
         self.progress = Progress()
         self.stop_asked = False
-        self.loss = torch.compile(self._loss, dynamic=False) if hardware.compile else self._loss
+        self.backward = Backward(self.model, lambda batch: task.loss(self.model, batch), hardware)
 
     # ------------------------------------------------------------ the loop
 
     def run(self) -> Progress:
         """Train from the newest whole checkpoint, or from the start, to the end."""
         self._resume()
-        with _stop_on_signal(self), console.progress(self.settings.steps, "training", self.progress.step) as show:
+        with (
+            _stop_on_signal(self),
+            console.progress(self.settings.steps, "training", self.progress.step) as show,
+        ):
             batches = _ahead(self.task.batches(self.progress.data), pinned=self.hardware.device.type == "cuda")
             window = _Window()
             while self.progress.step < self.settings.steps and not self._out_of_patience():
@@ -160,7 +171,7 @@ class Trainer:
             ) from None
         load_weights(self.model, weights)
 
-    def _update(self, step: int, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _update(self, step: int, batch: Batch) -> tuple[float, float]:
         """One update of the weights; the mean loss and the gradient's norm."""
         rate = learning_rate(step, self.settings, self.config.model.width)
         for group in self.optimizer.param_groups:
@@ -170,27 +181,22 @@ class Trainer:
         try:
             for index, piece in enumerate(batch.split(self.settings.micro_batches)):
                 seed_everything(self.config.seed, step, index)
-                with self.hardware.autocast():
-                    # Divided by the targets of the whole batch, so that any split gives the same gradient.
-                    loss = self.loss(piece.to(self.hardware.device)) / batch.targets
-                loss.backward()
-                total += loss.detach()
+                # Divided by the targets of the whole batch, so that any split gives the same gradient.
+                total += self.backward(piece, batch.targets)
         except RuntimeError as error:
             if out_of_memory(error):
                 raise self._memory_error(error) from None
             raise
         norm = gradient_norm(self.model, self.settings.clip_norm)
-        if not math.isfinite(norm.item()) or not math.isfinite(total.item()):
-            self.optimizer.zero_grad()
-            raise self._not_finite(step, total.item(), norm.item(), rate)
+        loss_value, norm_value = torch.stack([total, norm]).tolist()
+        if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
+            raise self._not_finite(step, loss_value, norm_value, rate)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        # Kept in place: a captured graph adds to the same memory at every step.
+        self.optimizer.zero_grad(set_to_none=False)
         if self.average:
             self.average.update(self.model, step)
-        return total, norm
-
-    def _loss(self, batch: Any) -> Tensor:
-        return self.task.loss(self.model, batch)
+        return loss_value, norm_value
 
     def _after(self, step: int) -> None:
         """Validate and save, when it is time."""
@@ -221,7 +227,9 @@ class Trainer:
     def _out_of_patience(self) -> bool:
         patience = self.settings.patience
         if patience and self.progress.without_better >= patience:
-            console.say(f"No better validation in {patience}; stopping early. The best was at step {self.progress.best_step:,}.")
+            console.say(
+                f"No better validation in {patience}; stopping early. The best was at step {self.progress.best_step:,}."
+            )
             return True
         return False
 
@@ -273,7 +281,6 @@ class Trainer:
 
     def _log(self, step: int, window: _Window) -> None:
         rate = self.optimizer.param_groups[0]["lr"]
-        window.close()
         self.folder.append_metrics(
             {
                 "step": step,
@@ -297,33 +304,39 @@ class Trainer:
         )
 
     def _memory_error(self, error: Exception) -> RegardError:
-        pieces = self.settings.micro_batches
+        tokens, pieces = self.settings.tokens_per_batch, self.settings.micro_batches
         return RegardError(
-            f"Out of memory on {self.hardware.device} with training.tokens_per_batch = {self.settings.tokens_per_batch:,}.",
+            f"Out of memory on {self.hardware.device} with training.tokens_per_batch = {tokens:,}.",
             str(error).splitlines()[0][:200],
             f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower training.tokens_per_batch.",
         )
 
 
 class _Window:
-    """Means since the last line of the log. Tensors stay on the device until the line is written."""
+    """Means since the last line of the log."""
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
-        self.losses: list[Tensor] = []
-        self.norms: list[Tensor] = []
+        self.losses: list[float] = []
+        self.norms: list[float] = []
         self.targets = 0
-        self.loss = self.norm = self.speed = 0.0
 
-    def add(self, loss: Tensor, norm: Tensor, targets: int) -> None:
+    def add(self, loss: float, norm: float, targets: int) -> None:
         self.losses.append(loss)
         self.norms.append(norm)
         self.targets += targets
 
-    def close(self) -> None:
-        self.loss = torch.stack(self.losses).mean().item()
-        self.norm = torch.stack(self.norms).mean().item()
-        self.speed = self.targets / (time.perf_counter() - self.started)
+    @property
+    def loss(self) -> float:
+        return sum(self.losses) / len(self.losses)
+
+    @property
+    def norm(self) -> float:
+        return sum(self.norms) / len(self.norms)
+
+    @property
+    def speed(self) -> float:
+        return self.targets / (time.perf_counter() - self.started)
 
 
 @contextmanager
@@ -347,10 +360,15 @@ def _stop_on_signal(trainer: Trainer) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ahead(batches: Iterator[tuple[Batch, DataState]], pinned: bool, depth: int = 8) -> Iterator[tuple[Batch, DataState]]:
+def _ahead(
+    batches: Iterator[tuple[Batch, DataState]], pinned: bool, depth: int = 8
+) -> Generator[tuple[Batch, DataState]]:
     """Make batches in a second thread, a few ahead of the loop."""
     queue: Queue[Any] = Queue(maxsize=depth)
     stopped = threading.Event()
+    # The loop waits for the GPU without the interpreter's lock; let it have the lock back at once, not
+    # only after the 5 ms that a busy thread may otherwise keep it.
+    sys.setswitchinterval(0.0005)
 
     def work() -> None:
         try:

@@ -19,7 +19,11 @@ from torch.nn import functional as F
 def cross_entropy(logits_BTW: Tensor, labels_BT: Tensor, smoothing: float = 0.0, ignore: int = 0) -> Tensor:
     """Summed over the labels that are not `ignore`."""
     return F.cross_entropy(
-        logits_BTW.flatten(0, -2).float(), labels_BT.flatten(), ignore_index=ignore, label_smoothing=smoothing, reduction="sum"
+        logits_BTW.flatten(0, -2).float(),
+        labels_BT.flatten(),
+        ignore_index=ignore,
+        label_smoothing=smoothing,
+        reduction="sum",
     )
 
 

@@ -13,7 +13,10 @@ def make_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [parameter for parameter in parameters if parameter.dim() >= 2]
     others = [parameter for parameter in parameters if parameter.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [
+        {"params": matrices, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=0.0, betas=(settings.beta1, settings.beta2), eps=settings.epsilon, fused=True)
 

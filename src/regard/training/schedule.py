@@ -1,9 +1,9 @@
 """The learning rate at each step.
 
-    paper         factor · d^−½ · min(step^−½, step · warmup^−3/2)
-    inverse-sqrt  peak · min(step / warmup, √(warmup / step))
-    cosine        linear to peak, then half a cosine down to the final rate
-    constant      linear to peak, then level
+paper         factor · d^−½ · min(step^−½, step · warmup^−3/2)
+inverse-sqrt  peak · min(step / warmup, √(warmup / step))
+cosine        linear to peak, then half a cosine down to the final rate
+constant      linear to peak, then level
 """
 
 from __future__ import annotations

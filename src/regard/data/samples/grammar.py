@@ -7,6 +7,7 @@ then the verb, then the order of words in a clause, and last how clauses join in
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from regard.data.samples.lexicon import (
     BE,
@@ -67,7 +68,7 @@ STRONG: Endings = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Determiner:
     english: str
     english_plural: str
@@ -191,6 +192,12 @@ class Clause:
     spot: str = "end"  # of the adverb in English: front, middle or end
     negated: bool = False
 
+    @property
+    def main_verb(self) -> Verb:
+        if self.verb is None:
+            raise ValueError('only "to be" does without a main verb')
+        return self.verb
+
 
 # English ---------------------------------------------------------------------------------------------
 
@@ -223,10 +230,10 @@ def english_verb(clause: Clause) -> str:
         return join(forms[agreement], clause.verb.english if clause.verb else "")
     if clause.negated:
         support = "did not" if clause.past else "does not" if agreement == THIRD else "do not"
-        return join(support, clause.verb.english)
+        return join(support, clause.main_verb.english)
     if clause.past:
-        return clause.verb.english_past
-    return clause.verb.english_third if agreement == THIRD else clause.verb.english
+        return clause.main_verb.english_past
+    return clause.main_verb.english_third if agreement == THIRD else clause.main_verb.english
 
 
 def english_objects(clause: Clause) -> str:
@@ -252,9 +259,11 @@ def english_predicate(predicate: Adjective | NounPhrase | None) -> str:
 
 def german_verb(clause: Clause) -> tuple[str, str]:
     """The finite verb, and the part of the verb that closes the clause (er MACHT die Tür AUF)."""
-    agreement, verb = clause.subject.agreement, clause.verb
+    agreement = clause.subject.agreement
     if clause.helper:
-        return clause.helper.german[agreement], verb.prefix + verb.german if verb else ""
+        infinitive = clause.verb.prefix + clause.verb.german if clause.verb else ""
+        return clause.helper.german[agreement], infinitive
+    verb = clause.main_verb
     if clause.past:
         helper = SEIN if verb.moves else HABEN
         return helper[agreement], verb.prefix + verb.participle
@@ -269,12 +278,11 @@ def present_tense(verb: Verb) -> Triple:
 def middle_field(clause: Clause) -> str:
     """All between the finite verb and the closing part, except the subject.
 
-    What is known comes before what is new: pronouns and definite objects, then the adverb of time,
-    then indefinite objects; among objects the dative comes first. "Nicht" follows the objects, but
-    precedes prepositional phrases and predicates. Prepositional phrases mirror the English order:
+    What is known comes before the adverb of time, what is new comes after it. "Nicht" follows the objects,
+    but precedes prepositional phrases and predicates. Prepositional phrases mirror the English order:
     mit meinem Bruder in den Wald, into the forest with my brother.
     """
-    receiver, target, predicate, nicht = clause.receiver, clause.object, clause.predicate, ""
+    target, predicate, nicht = clause.object, clause.predicate, ""
     if clause.negated:
         if takes_kein(target):
             target = replace(target, determiner=NO)
@@ -282,19 +290,24 @@ def middle_field(clause: Clause) -> str:
             predicate = replace(predicate, determiner=NO)
         else:
             nicht = "nicht"
-    objects = [(receiver, "dative"), (target, "accusative")]
-    known = [phrase.german(case) for phrase, case in objects if phrase and is_known(phrase)]
-    new = [phrase.german(case) for phrase, case in objects if phrase and not is_known(phrase)]
+    dative = clause.receiver.german("dative") if clause.receiver else ""
+    accusative = target.german("accusative") if target else ""
     adverb = clause.adverb.german if clause.adverb and clause.spot != "front" else ""
+    if isinstance(target, Pronoun) or nicht:  # er sieht ihn heute, er sieht den Hund heute nicht
+        objects = join(dative, accusative, adverb)
+    elif clause.receiver and is_definite(clause.receiver):  # er gibt dem Kind heute den Ball
+        objects = join(dative, adverb, accusative)
+    else:  # er sieht heute den Hund, er hilft heute einem Kind
+        objects = join(adverb, dative, accusative)
     additions = [addition.german() for addition in reversed(clause.additions)]
-    return join(*known, adverb, *new, nicht, *additions, german_predicate(predicate))
+    return join(objects, nicht, *additions, german_predicate(predicate))
 
 
-def is_known(phrase: Phrase) -> bool:
+def is_definite(phrase: Phrase) -> bool:
     return not isinstance(phrase, NounPhrase) or phrase.determiner.definite
 
 
-def takes_kein(phrase: Phrase | Adjective | None) -> bool:
+def takes_kein(phrase: Phrase | Adjective | None) -> TypeGuard[NounPhrase]:
     """Not a book, not books, not milk: kein Buch, keine Bücher, keine Milch."""
     return isinstance(phrase, NounPhrase) and phrase.determiner in (A, BARE)
 
@@ -368,4 +381,4 @@ def finish(words: str) -> str:
 
 
 def join(*words: str) -> str:
-    return " ".join(word for word in words if word)
+    return " ".join(filter(None, words))

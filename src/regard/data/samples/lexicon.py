@@ -1,8 +1,9 @@
 """The words of the sample corpus: English and German side by side, as in a learner's dictionary.
 
 Every word says what it may be combined with through its *kinds*, short labels such as "person" or
-"openable": a verb that wants a "readable" object meets books and letters and never a dog. A word has
-exactly one translation, so that a German sentence follows from its English sentence without guessing.
+"openable": a verb that wants a "readable" object meets books and letters and never a dog. Few English words
+have two translations here (know, eat, come, for), and then the words around them tell which: a German
+sentence follows from its English sentence without guessing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FIRST, THIRD, PLURAL = 0, 1, 2
 Triple = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a word equals only itself, not another that looks the same
 class Noun:
     english: str
     english_plural: str  # empty for what is not counted (milk), or needs no plural here (station)
@@ -30,7 +31,7 @@ class Noun:
     weak: bool = False  # der Junge, but den Jungen and dem Jungen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Adjective:
     english: str
     german: str
@@ -38,7 +39,7 @@ class Adjective:
     passing: bool = False  # a state that comes and goes: "today he is tired", but not "today he is old"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verb:
     english: str
     english_third: str
@@ -58,7 +59,7 @@ class Verb:
     german_first: str = ""  # only where it is not stem + e: ich weiß
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Helper:
     """A verb that carries the person, while the main verb is an infinitive, or absent (to be)."""
 
@@ -67,7 +68,7 @@ class Helper:
     german: Triple
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pronoun:
     subject: str
     object: str
@@ -83,18 +84,18 @@ class Pronoun:
         return {"nominative": self.nominative, "accusative": self.accusative, "dative": self.dative}[case]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Preposition:
     english: str
     german: str
     case: Case
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Adverb:
     english: str
     german: str
-    tenses: str  # present, past, future, modal
+    tenses: str  # present, past, future, modal; and being, for "he is tired"
     spots: str  # where it may stand in English: front, middle, end
     negatable: bool = False  # goes well with "not"
 
@@ -105,21 +106,21 @@ class Adverb:
 # the "free" is nobody's own (not my forest; and my woman, meine Frau, would be my wife), and a "mass"
 # does without an article (cold milk).
 NOUNS = (
-    Noun("man", "men", "Mann", "m", "Männer", "person free"),
-    Noun("woman", "women", "Frau", "f", "Frauen", "person free"),
-    Noun("child", "children", "Kind", "n", "Kinder", "person"),
-    Noun("boy", "boys", "Junge", "m", "Jungen", "person free", weak=True),
-    Noun("girl", "girls", "Mädchen", "n", "Mädchen", "person free"),
-    Noun("teacher", "teachers", "Lehrer", "m", "Lehrer", "person"),
-    Noun("student", "students", "Student", "m", "Studenten", "person", weak=True),
-    Noun("doctor", "doctors", "Arzt", "m", "Ärzte", "person"),
-    Noun("farmer", "farmers", "Bauer", "m", "Bauern", "person free", weak=True),
-    Noun("friend", "friends", "Freund", "m", "Freunde", "person"),
-    Noun("brother", "brothers", "Bruder", "m", "Brüder", "person familiar"),
-    Noun("sister", "sisters", "Schwester", "f", "Schwestern", "person familiar"),
-    Noun("daughter", "daughters", "Tochter", "f", "Töchter", "person familiar"),
-    Noun("son", "sons", "Sohn", "m", "Söhne", "person familiar"),
-    Noun("aunt", "aunts", "Tante", "f", "Tanten", "person familiar"),
+    Noun("man", "men", "Mann", "m", "Männer", "person adult free"),
+    Noun("woman", "women", "Frau", "f", "Frauen", "person adult free"),
+    Noun("child", "children", "Kind", "n", "Kinder", "person young"),
+    Noun("boy", "boys", "Junge", "m", "Jungen", "person lad free", weak=True),
+    Noun("girl", "girls", "Mädchen", "n", "Mädchen", "person young free"),
+    Noun("teacher", "teachers", "Lehrer", "m", "Lehrer", "person host adult"),
+    Noun("student", "students", "Student", "m", "Studenten", "person adult", weak=True),
+    Noun("doctor", "doctors", "Arzt", "m", "Ärzte", "person host adult"),
+    Noun("farmer", "farmers", "Bauer", "m", "Bauern", "person host adult free", weak=True),
+    Noun("friend", "friends", "Freund", "m", "Freunde", "person host dear adult"),
+    Noun("brother", "brothers", "Bruder", "m", "Brüder", "person host dear familiar"),
+    Noun("sister", "sisters", "Schwester", "f", "Schwestern", "person host dear familiar"),
+    Noun("daughter", "daughters", "Tochter", "f", "Töchter", "person host dear familiar"),
+    Noun("son", "sons", "Sohn", "m", "Söhne", "person host dear familiar"),
+    Noun("aunt", "aunts", "Tante", "f", "Tanten", "person host dear adult familiar"),
     #
     Noun("dog", "dogs", "Hund", "m", "Hunde", "animal runner pet"),
     Noun("cat", "cats", "Katze", "f", "Katzen", "animal runner pet"),
@@ -139,7 +140,7 @@ NOUNS = (
     Noun("tea", "", "Tee", "m", "", "drink mass"),
     Noun("coffee", "", "Kaffee", "m", "", "drink mass"),
     #
-    Noun("book", "books", "Buch", "n", "Bücher", "readable writing gift ware portable"),
+    Noun("book", "books", "Buch", "n", "Bücher", "readable writing gift ware load portable"),
     Noun("letter", "letters", "Brief", "m", "Briefe", "readable writing gift portable"),
     Noun("newspaper", "newspapers", "Zeitung", "f", "Zeitungen", "readable gift ware portable"),
     Noun("picture", "pictures", "Bild", "n", "Bilder", "gift ware sketch portable"),
@@ -164,16 +165,16 @@ NOUNS = (
     Noun("forest", "", "Wald", "m", "", "enterable ground free"),
     Noun("city", "", "Stadt", "f", "", "town free"),
     Noun("village", "", "Dorf", "n", "", "town"),
-    Noun("station", "", "Bahnhof", "m", "", "landmark destination building free"),
-    Noun("market", "", "Markt", "m", "", "destination free"),
+    Noun("station", "", "Bahnhof", "m", "", "landmark destination building familiar free"),
+    Noun("market", "", "Markt", "m", "", "destination familiar free"),
 )
 
 # --- Adjectives ----------------------------------------------------------------------------------
 
 ADJECTIVES = (
-    Adjective("young", "jung", "person animal"),
-    Adjective("old", "alt", "person animal readable furniture vehicle building town openable"),
-    Adjective("friendly", "freundlich", "person pet"),
+    Adjective("young", "jung", "adult dear young animal"),  # not "die jungen Jungen"
+    Adjective("old", "alt", "adult animal readable furniture vehicle building town openable"),
+    Adjective("happy", "glücklich", "person pet", passing=True),
     Adjective("clever", "klug", "person pet"),
     Adjective("tired", "müde", "person animal", passing=True),
     Adjective("hungry", "hungrig", "person animal", passing=True),
@@ -181,7 +182,7 @@ ADJECTIVES = (
     Adjective("small", "klein", "animal piece furniture openable vehicle building indoors ground town gift"),
     Adjective("big", "groß", "animal piece furniture openable vehicle building indoors ground town"),
     Adjective("black", "schwarz", "animal colored"),
-    Adjective("red", "rot", "colored"),
+    Adjective("red", "rot", "colored building"),
     Adjective("new", "neu", "readable furniture vehicle building openable"),
     Adjective("beautiful", "schön", "sketch pet colored ground town building"),
     Adjective("heavy", "schwer", "load"),
@@ -222,42 +223,46 @@ WAITING_FOR = Preposition("for", "auf", "accusative")  # warten auf
 # The prepositional phrases a verb may have: a name, and the prepositions with their kinds of nouns.
 SLOTS: dict[str, tuple[tuple[Preposition, str], ...]] = {
     "place": ((IN, "enterable town building"), (BEHIND, "landmark"), (IN_FRONT_OF, "landmark")),
-    "goal": ((INTO, "enterable"), (TO, "destination"), (TO, "person")),
-    "ride": ((INTO, "town"), (TO, "destination"), (TO, "person")),
+    "goal": ((INTO, "enterable"), (TO, "destination"), (TO, "host")),
+    "ride": ((INTO, "town"), (TO, "destination"), (TO, "host")),
     "source": ((FROM, "destination"), (OUT_OF, "enterable")),
     "exit": ((OUT_OF, "enterable"),),
-    "town": ((IN, "town"),),
+    "return": ((FROM, "destination"),),
     "surface": ((ON, "furniture"), (UNDER, "furniture"), (IN, "container indoors")),
     "parking": ((BEHIND, "landmark"), (IN_FRONT_OF, "landmark")),
     "indoors": ((IN, "indoors"),),
     "tabletop": ((ON, "furniture"),),
     "company": ((WITH, "person"), (WITH, "pet"), (WITHOUT, "person pet")),
     "partner": ((WITH, "person"),),
-    "playmate": ((WITH, "person"), (WITH, "pet")),
+    "playmate": ((WITH, "dear young lad"), (WITH, "pet")),
     "benefit": ((FOR, "person"),),
     "awaited": ((WAITING_FOR, "person"), (WAITING_FOR, "awaited")),
 }
 
 # --- Verbs ---------------------------------------------------------------------------------------
 
-EAT = Verb("eat", "eats", "ate", "essen", "isst", "gegessen", "person", "food", takes=("place",))
+SEE = Verb("see", "sees", "saw", "sehen", "sieht", "gesehen", "person animal", "person animal vehicle")
+KNOW = Verb("know", "knows", "", "kennen", "kennt", "", "person", "person town")
+VISIT = Verb("visit", "visits", "visited", "besuchen", "besucht", "besucht", "person", "person town")
+HELP = Verb("help", "helps", "helped", "helfen", "hilft", "geholfen", "person", receivers="person pet")
+THANK = Verb("thank", "thanks", "thanked", "danken", "dankt", "gedankt", "person", receivers="person")
 DRINK = Verb("drink", "drinks", "drank", "trinken", "trinkt", "getrunken", "person", "drink")
 RUN = Verb("run", "runs", "ran", "laufen", "läuft", "gelaufen", "person runner", needs="goal", moves=True)
-KNOW = Verb("know", "knows", "", "kennen", "kennt", "", "person", "person town")
-HELP = Verb("help", "helps", "helped", "helfen", "hilft", "geholfen", "person", receivers="person pet")
+STAND = Verb("stand", "stands", "", "stehen", "steht", "", "person", needs="parking")
 
 TRANSITIVE = (
-    Verb("see", "sees", "saw", "sehen", "sieht", "gesehen", "person animal", "person animal vehicle awaited"),
-    Verb("love", "loves", "", "lieben", "liebt", "", "person", "person pet"),
+    SEE,
+    Verb("love", "loves", "", "lieben", "liebt", "", "person", "dear pet"),
     KNOW,
-    EAT,
-    replace(EAT, subjects="animal", objects="feed", takes=()),
+    Verb("eat", "eats", "ate", "essen", "isst", "gegessen", "person", "food", takes=("place",)),
+    Verb("eat", "eats", "ate", "fressen", "frisst", "gefressen", "animal", "feed"),  # animals do not "essen"
     DRINK,
     replace(DRINK, subjects="animal", objects="plain"),
     Verb("read", "reads", "read", "lesen", "liest", "gelesen", "person", "readable", takes=("place",)),
     Verb("write", "writes", "wrote", "schreiben", "schreibt", "geschrieben", "person", "writing",
          takes=("benefit",)),
-    Verb("buy", "buys", "bought", "kaufen", "kauft", "gekauft", "person", "ware food", takes=("benefit",)),
+    Verb("buy", "buys", "bought", "kaufen", "kauft", "gekauft", "person", "ware food drink",
+         takes=("benefit",)),
     Verb("find", "finds", "found", "finden", "findet", "gefunden", "person", "gift pet", takes=("place",)),
     Verb("look", "looks", "looked", "suchen", "sucht", "gesucht", "person", "person pet gift",
          english_link="for"),
@@ -266,7 +271,7 @@ TRANSITIVE = (
          takes=("benefit",)),
     Verb("repair", "repairs", "repaired", "reparieren", "repariert", "repariert", "person", "repairable",
          takes=("benefit",)),
-    Verb("visit", "visits", "visited", "besuchen", "besucht", "besucht", "person", "person town"),
+    VISIT,
 )  # fmt: skip
 
 SEPARABLE = (
@@ -275,17 +280,17 @@ SEPARABLE = (
     Verb("tidy", "tidies", "tidied", "räumen", "räumt", "geräumt", "person", "tidyable", prefix="auf"),
     Verb("call", "calls", "called", "rufen", "ruft", "gerufen", "person", "person", prefix="an"),
     Verb("invite", "invites", "invited", "laden", "lädt", "geladen", "person", "person", prefix="ein"),
-    Verb("pick", "picks", "picked", "holen", "holt", "geholt", "person", "person", prefix="ab",
+    Verb("pick", "picks", "picked", "holen", "holt", "geholt", "person", "host", prefix="ab",
          english_particle="up"),
     Verb("get", "gets", "got", "stehen", "steht", "gestanden", "person", prefix="auf", moves=True,
          english_particle="up"),
-    Verb("arrive", "arrives", "arrived", "kommen", "kommt", "gekommen", "person", prefix="an", moves=True,
-         takes=("town",)),
+    Verb("come", "comes", "came", "kommen", "kommt", "gekommen", "person", prefix="zurück", moves=True,
+         takes=("return",), english_particle="back"),
 )  # fmt: skip
 
 DATIVE_VERBS = (
     HELP,
-    Verb("thank", "thanks", "thanked", "danken", "dankt", "gedankt", "person", receivers="person"),
+    THANK,
     Verb("follow", "follows", "followed", "folgen", "folgt", "gefolgt", "person animal",
          receivers="person pet", moves=True),
     Verb("answer", "answers", "answered", "antworten", "antwortet", "geantwortet", "person",
@@ -297,9 +302,10 @@ DATIVE_VERBS = (
 GIVING_VERBS = (
     Verb("give", "gives", "gave", "geben", "gibt", "gegeben", "person", "gift food", "person"),
     Verb("show", "shows", "showed", "zeigen", "zeigt", "gezeigt", "person", "gift vehicle pet", "person"),
-    Verb("bring", "brings", "brought", "bringen", "bringt", "gebracht", "person", "gift food", "person"),
+    Verb("bring", "brings", "brought", "bringen", "bringt", "gebracht", "person", "gift food drink",
+         "person"),
     Verb("send", "sends", "sent", "schicken", "schickt", "geschickt", "person", "gift", "person"),
-)
+)  # fmt: skip
 
 INTRANSITIVE = (
     Verb("sleep", "sleeps", "slept", "schlafen", "schläft", "geschlafen", "person animal", takes=("place",)),
@@ -307,7 +313,7 @@ INTRANSITIVE = (
          takes=("place", "benefit")),
     Verb("play", "plays", "played", "spielen", "spielt", "gespielt", "person", needs="playmate",
          takes=("place",)),
-    Verb("laugh", "laughs", "laughed", "lachen", "lacht", "gelacht", "person", takes=("place",)),
+    Verb("laugh", "laughs", "laughed", "lachen", "lacht", "gelacht", "person", takes=("indoors",)),
     Verb("sing", "sings", "sang", "singen", "singt", "gesungen", "person", takes=("place", "benefit")),
     Verb("wait", "waits", "waited", "warten", "wartet", "gewartet", "person", needs="awaited",
          takes=("place",)),
@@ -321,13 +327,13 @@ INTRANSITIVE = (
          takes=("company",), moves=True),
     RUN,
     replace(RUN, needs="exit"),
+    STAND,
 )  # fmt: skip
 
-# How things are: the only verbs here with subjects that do nothing.
-STAND = Verb("stand", "stands", "", "stehen", "steht", "", "vehicle", needs="parking")
+# Where things are: the only verbs here whose subjects do nothing.
 POSITION_VERBS = (
     Verb("lie", "lies", "", "liegen", "liegt", "", "portable", needs="surface"),
-    STAND,
+    replace(STAND, subjects="vehicle"),
     replace(STAND, subjects="upright", needs="indoors"),
     replace(STAND, subjects="drink", needs="tabletop"),
 )
@@ -343,7 +349,7 @@ SAYING_VERBS = (
 )
 
 # Verbs whose person is worth a relative clause: "I know the man who ..."
-POINTING_VERBS = (KNOW, HELP, TRANSITIVE[0], TRANSITIVE[-1], DATIVE_VERBS[1])
+POINTING_VERBS = (SEE, KNOW, VISIT, HELP, THANK)
 
 # --- Helpers -------------------------------------------------------------------------------------
 
@@ -372,14 +378,14 @@ SEIN: Triple = BE.german
 # --- Adverbs of time -----------------------------------------------------------------------------
 
 ADVERBS = (
-    Adverb("today", "heute", "present past future modal", "front end", negatable=True),
+    Adverb("today", "heute", "present being past future modal", "front end", negatable=True),
     Adverb("yesterday", "gestern", "past", "front end", negatable=True),
     Adverb("tomorrow", "morgen", "future modal", "front end", negatable=True),
     Adverb("every day", "jeden Tag", "present", "front end"),
-    Adverb("in the evening", "am Abend", "present past future modal", "front end"),
+    Adverb("in the evening", "am Abend", "present being past future modal", "front end"),
     Adverb("last week", "letzte Woche", "past", "front end", negatable=True),
-    Adverb("often", "oft", "present past", "middle"),
-    Adverb("sometimes", "manchmal", "present", "front middle"),
+    Adverb("often", "oft", "present being past", "middle"),
+    Adverb("sometimes", "manchmal", "present being", "front middle"),
     Adverb("now", "jetzt", "modal", "front"),
     Adverb("soon", "bald", "future", "front end"),
 )

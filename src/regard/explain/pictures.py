@@ -1,0 +1,71 @@
+"""The pictures of `regard explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.errors import RegardError
+from regard.explain.plots import alignment, attention_grid, positions_heatmap
+from regard.explain.translation import TracedTranslation, trace_translation
+from regard.run import Run
+
+KINDS = ("attention", "alignment", "positions")
+POSITIONS_SHOWN = 100
+
+
+def draw(run: Path, text: str, output: Path, what: str, target: str, device: str) -> dict[str, Any]:
+    """Draw one picture of a run; returns where it is and what it shows."""
+    model = Run(run, device)
+    try:
+        if what == "positions":
+            return _positions(model, output)
+        traced = traced_translation(model, text, target)
+        draw_alignment(traced, output) if what == "alignment" else _grid(traced, output)
+    except OSError as error:
+        raise RegardError(f"Cannot write '{output}'.", f"{error}", "Choose a writable place with -o.") from None
+    return {"picture": str(output.resolve()), "source": text, "translation": traced.text}
+
+
+def traced_translation(model: Run, text: str, target: str = "") -> TracedTranslation:
+    """The trace of a sentence and its best translation, or the one given."""
+    translator = model.translator()
+    ids = model.tokenizers.target.encode([target])[0] if target else translator.translate([text])[0][0].tokens
+    return trace_translation(model.model, translator.encode(text), ids, model.tokenizers.both(), model.hardware.device)
+
+
+def draw_alignment(traced: TracedTranslation, output: Path) -> None:
+    """The cross-attention of the last layer, averaged over its heads."""
+    weights = traced.cross_weights()[-1].mean(0)
+    alignment(
+        weights,
+        _plain(traced.sources),
+        _plain(traced.targets),
+        output,
+        "Cross-attention, last layer, mean of heads",
+    )
+
+
+def _grid(traced: TracedTranslation, output: Path) -> None:
+    title = f"Cross-attention: each row is a written token, each column a source token\n{traced.text}"
+    attention_grid(traced.cross_weights(), _plain(traced.sources), _plain(traced.targets), output, title)
+
+
+def _positions(model: Run, output: Path) -> dict[str, Any]:
+    kind = model.config.model.positions
+    if kind in ("none", "rotary"):
+        why = "It turns queries and keys instead." if kind == "rotary" else "It has no positions."
+        raise RegardError(f'The model adds no position encoding (positions = "{kind}").', why, "Choose another run.")
+    embedding = model.model.source_embedding.positions
+    count = min(POSITIONS_SHOWN, model.config.model.max_positions)
+    with torch.inference_mode():
+        codes = embedding.code(torch.arange(count, device=model.hardware.device)).float().cpu()
+    positions_heatmap(codes, output, f"Position encodings of the source: {kind}")
+    return {"picture": str(output.resolve()), "positions": kind, "shown": count}
+
+
+def _plain(pieces: list[str]) -> list[str]:
+    """Tokens as labels: without the space before a word, and with dollar signs that are not mathematics."""
+    return [(piece.strip() or "␣").replace("$", r"\$") for piece in pieces]

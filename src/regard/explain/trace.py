@@ -1,0 +1,82 @@
+"""Trace: what a model computed, recomputed in the open.
+
+The fast path never writes down attention weights. A trace runs the model as it is, catches what goes
+into and comes out of each attention, and computes from that input, step by step, what the fused kernel
+computed inside:
+
+    scores = Q Kᵀ / √d_k        weights = softmax(scores, where allowed)        output = weights V · W_out
+
+Shapes: B rows · T query positions · S key positions · H heads · K key width · V value width · D model width
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.attention import Attention
+from regard.layers.context import Context
+
+
+@dataclass(frozen=True)
+class AttentionTrace:
+    """Every quantity of one attention."""
+
+    queries_BHTK: Tensor
+    keys_BHSK: Tensor
+    values_BHSV: Tensor
+    scores_BHTS: Tensor
+    weights_BHTS: Tensor
+    heads_BHTV: Tensor
+    output_BTD: Tensor
+    fast_output_BTD: Tensor  # what the model itself got, for comparison
+
+
+Trace = dict[str, AttentionTrace]
+
+
+@torch.inference_mode()
+def trace(model: nn.Module, run: Callable[[], Any], layers: Collection[str] | None = None) -> Trace:
+    """Call `run`, and return the trace of each attention in `model`, by its name ('decoder.0.cross').
+
+    `layers` limits it to these names; `run` must call the model on whole sequences, not step by step.
+    """
+    found: Trace = {}
+    with _watched(model, found, layers):
+        run()
+    return found
+
+
+def recompute(attention: Attention, x_BTD: Tensor, context: Context, fast_output_BTD: Tensor) -> AttentionTrace:
+    """Attention written out as in the paper."""
+    q_BHTK, k_BHSK, v_BHSV = attention.project(x_BTD, context)
+    scores_BHTS = q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(attention.key_width)
+    scores_BHTS = scores_BHTS.masked_fill(~attention.mask(context), -torch.inf)
+    weights_BHTS = scores_BHTS.softmax(dim=-1)
+    heads_BHTV = weights_BHTS @ v_BHSV
+    output_BTD = attention.to_out(heads_BHTV.transpose(1, 2).flatten(2))
+    return AttentionTrace(q_BHTK, k_BHSK, v_BHSV, scores_BHTS, weights_BHTS, heads_BHTV, output_BTD, fast_output_BTD)
+
+
+@contextmanager
+def _watched(model: nn.Module, found: Trace, layers: Collection[str] | None) -> Iterator[None]:
+    handles = []
+    for name, module in model.named_modules():
+        if isinstance(module, Attention) and (layers is None or name in layers):
+
+            def note(attention: nn.Module, inputs: tuple[Tensor, Context], output: Tensor, name: str = name) -> None:
+                assert isinstance(attention, Attention)
+                found[name] = recompute(attention, *inputs, output)
+
+            handles.append(module.register_forward_hook(note))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,112 @@
+"""`regard translate` as a Unix filter: a line in, a line out, in order, as soon as it can be had."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from regard.data.pairs import LONGEST_LINE, read_lines
+from regard.decoding.translate import Translation
+from regard.errors import RegardError, UsageError
+from regard.run import Run
+
+LINES_AT_ONCE = 512  # read, sorted by length and translated together
+
+
+def translate_lines(
+    run: Path,
+    file: Path | None,
+    output: Path | None,
+    *,
+    best: int,
+    prefix: str,
+    seed: int,
+    device: str,
+    as_json: bool,
+    **decoding: Any,
+) -> None:
+    """Translate a file, or standard input, to a file, or standard output."""
+    if best < 1:
+        raise UsageError(f"--best {best} is no number of translations.", "At least one is printed.", "Use --best 1.")
+    if file is not None and not file.is_file():
+        raise RegardError(f"The file '{file}' is missing.", "It was to be translated.", "Check the path.")
+    model = Run(run, device)
+    lines = _input_lines(file)
+    numbered = 0
+    with _destination(output) as out:
+        # From a person or a slow pipe, lines come one by one and are answered one by one.
+        while chunk := list(islice(lines, 1 if file is None and sys.stdin.isatty() else LINES_AT_ONCE)):
+            texts = [(index, line) for index, line in enumerate(chunk) if line.strip()]
+            prefixes = [prefix] * len(texts) if prefix else None
+            found = model.translations(
+                [line for _, line in texts], prefixes=prefixes, seed=seed, first_row=numbered, **decoding
+            )
+            results: list[list[Translation]] = [[] for _ in chunk]
+            for (index, _), hypotheses in zip(texts, found, strict=True):
+                results[index] = hypotheses
+            for line, hypotheses in zip(chunk, results, strict=True):
+                out.write(_shown(line, hypotheses[:best], best, as_json))
+            out.flush()
+            numbered += len(texts)
+
+
+def _input_lines(file: Path | None) -> Iterator[str]:
+    if file is not None:
+        yield from (line for line in read_lines(file) if line is not None)
+        return
+    for number, raw in enumerate(sys.stdin.buffer, start=1):
+        if len(raw) > LONGEST_LINE:
+            raise RegardError(
+                f"Line {number:,} of the input is longer than {LONGEST_LINE:,} bytes.",
+                "It is no sentence.",
+                "Break it up.",
+            )
+        try:
+            yield raw.decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise RegardError(
+                f"Line {number:,} of the input is not valid UTF-8.", f"{error}", "Convert the input to UTF-8."
+            ) from None
+
+
+def _shown(source: str, hypotheses: list[Translation], best: int, as_json: bool) -> str:
+    if as_json:
+        listed = [{"text": h.text, "score": h.score, "log_probability": h.log_probability} for h in hypotheses]
+        return json.dumps({"source": source, "translations": listed}, ensure_ascii=False) + "\n"
+    # A translation holds no line break of its own: one line in, one line out.
+    texts = [" ".join(h.text.splitlines()) for h in hypotheses]
+    if best == 1:
+        return (texts[0] if texts else "") + "\n"
+    return "".join(f"{h.score:.4f}\t{text}\n" for h, text in zip(hypotheses, texts, strict=True)) + "\n"
+
+
+def _destination(output: Path | None) -> Any:
+    if output is None:
+        return nullcontext(sys.stdout)
+    return _WholeFile(output)
+
+
+class _WholeFile:
+    """A file that appears under its name only when it is finished."""
+
+    def __init__(self, path: Path):
+        self.path, self.temporary = path, path.with_name(f".{path.name}.tmp")
+
+    def __enter__(self) -> TextIO:
+        try:
+            self.file = self.temporary.open("w", encoding="utf-8")
+        except OSError as error:
+            raise RegardError(f"Cannot write '{self.path}'.", f"{error}", "Choose a writable place.") from None
+        return self.file
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self.file.close()
+        if kind is None:
+            self.temporary.replace(self.path)
+        else:
+            self.temporary.unlink(missing_ok=True)

@@ -1,0 +1,73 @@
+"""Loss and gradient of one micro-batch; on a GPU recorded once and then replayed.
+
+A small model is a thousand small kernels a step, and starting them one by one takes longer than running
+them. Batches never change shape, so the whole of forward and backward is captured in one CUDA graph:
+every later step copies its batch into the same place and replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.hardware import Hardware
+
+WARM_UP = 3
+
+
+class Backward:
+    """`backward(batch, targets)` adds the gradient of loss / targets to every parameter; returns that loss."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor], hardware: Hardware):
+        self.model, self.hardware = model, hardware
+        self.loss = torch.compile(loss, dynamic=False) if hardware.compile else loss
+        self.graphs: dict[tuple[torch.Size, ...], _Captured] = {}
+
+    def __call__(self, batch: Any, targets: int) -> Tensor:
+        if self.hardware.device.type != "cuda":
+            return self.compute(batch, torch.tensor(1 / targets))
+        # Micro-batches may differ by a row, so there may be two shapes.
+        shapes = tuple(tensor.shape for tensor in batch.tensors())
+        if shapes not in self.graphs:
+            self.graphs[shapes] = _Captured(self, batch)
+        return self.graphs[shapes].replay(batch, targets)
+
+    def compute(self, batch: Any, scale: Tensor) -> Tensor:
+        with self.hardware.autocast():
+            loss = self.loss(batch) * scale
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+
+class _Captured:
+    """Forward and backward of one shape of batch, as one CUDA graph."""
+
+    def __init__(self, backward: Backward, example: Any):
+        device = backward.hardware.device
+        self.batch = example.to(device)
+        self.scale = torch.zeros((), device=device)
+        gradients = [parameter.grad for parameter in backward.model.parameters()]
+        kept = [gradient.clone() if gradient is not None else None for gradient in gradients]
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            # Lets libraries choose their kernels and gives every parameter a gradient; scaled by 0.
+            for _ in range(WARM_UP):
+                backward.compute(self.batch, self.scale)
+        torch.cuda.current_stream(device).wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = backward.compute(self.batch, self.scale)
+        for parameter, before in zip(backward.model.parameters(), kept, strict=True):
+            if parameter.grad is not None:
+                parameter.grad.copy_(before) if before is not None else parameter.grad.zero_()
+
+    def replay(self, batch: Any, targets: int) -> Tensor:
+        for place, tensor in zip(self.batch.tensors(), batch.tensors(), strict=True):
+            place.copy_(tensor, non_blocking=True)
+        self.scale.fill_(1 / targets)
+        self.graph.replay()
+        return self.loss.clone()
