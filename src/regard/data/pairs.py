@@ -9,10 +9,12 @@ import gzip
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from regard.config import DataSettings, FileList
+from regard.data.samples import english_german
 from regard.errors import RegardError
 
 Pair = tuple[str, str]
@@ -37,9 +39,7 @@ class PairSource:
         return (pair for pair in pairs if which_split(pair[0], share) == split)
 
     def _built_in(self) -> Iterator[Pair]:
-        from regard.data.samples import english_german  # a second of work, and seldom needed
-
-        yield from getattr(english_german.corpus(), self.name)
+        yield from getattr(_sample_corpus(), self.name)
 
     def _from_files(self) -> Iterator[Pair]:
         for paths in self.corpora:
@@ -196,6 +196,11 @@ def _lines(file: BinaryIO, path: Path, bad_lines: str) -> Iterator[str | None]:
 
 def _open(path: Path) -> BinaryIO:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+@cache
+def _sample_corpus() -> english_german.Corpus:
+    return english_german.corpus()
 
 
 def not_empty(pairs: Iterable[Pair]) -> Iterator[Pair]:

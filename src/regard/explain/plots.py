@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
     """Loss, BLEU, learning rate and speed over the steps of a run."""
     panels = {
-        "loss": [("loss", "training, smoothed"), ("valid_loss", "validation")],
+        "loss": [("loss", "training, with label smoothing"), ("valid_loss", "validation")],
         "BLEU": [("valid_bleu", "validation, greedy")],
         "learning rate": [("learning_rate", "")],
         "tokens per second": [("tokens_per_second", "")],

@@ -128,7 +128,7 @@ class Trainer:
                 step = self.progress.step + 1
                 loss, norm = self._update(step, batch)
                 self.progress.step = step
-                window.add(loss, norm, batch.targets)
+                window.add(loss, norm, batch.targets, time.perf_counter() - started)
                 if step % self.settings.log_every == 0:
                     self._log(step, window)
                     show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} tokens/s")
@@ -316,15 +316,16 @@ class _Window:
     """Means since the last line of the log."""
 
     def __init__(self) -> None:
-        self.started = time.perf_counter()
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.targets = 0
+        self.seconds = 0.0  # of the updates alone, without validating and saving
 
-    def add(self, loss: float, norm: float, targets: int) -> None:
+    def add(self, loss: float, norm: float, targets: int, seconds: float) -> None:
         self.losses.append(loss)
         self.norms.append(norm)
         self.targets += targets
+        self.seconds += seconds
 
     @property
     def loss(self) -> float:
@@ -336,7 +337,7 @@ class _Window:
 
     @property
     def speed(self) -> float:
-        return self.targets / (time.perf_counter() - self.started)
+        return self.targets / self.seconds
 
 
 @contextmanager
