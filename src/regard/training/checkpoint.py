@@ -46,8 +46,8 @@ class Checkpoints:
         """`every`: the regular distance between checkpoints; an interrupt may add one in between."""
         self.folder, self.every, self.keep, self.warn = folder, every, keep, warn
 
-    def save(self, step: int, checkpoint: Checkpoint, best: bool) -> None:
-        """Write, then point `last` (and `best`) at it, and only then prune older ones."""
+    def save(self, step: int, checkpoint: Checkpoint, best: int) -> None:
+        """Write, then point `last` at it and `best` at the best step, and only then prune older ones."""
         final = self.folder / f"step-{step}"
         temporary = self.folder / f".step-{step}.tmp"
         try:
@@ -68,10 +68,10 @@ class Checkpoints:
                 shutil.rmtree(final)
             temporary.rename(final)
             flush(self.folder)
-            self._point("last", final)
-            if best:
-                self._point("best", final)
-            self._prune()
+            self._point("last", step)
+            if best in self.steps():
+                self._point("best", best)
+            self._prune(best)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(str(error)) from None
         finally:
@@ -117,11 +117,6 @@ class Checkpoints:
             state=json.loads((folder / "state.json").read_text()),
         )
 
-    def best(self) -> int | None:
-        link = self.folder / "best"
-        match = NAME.match(link.resolve().name) if link.exists() else None
-        return int(match[1]) if match else None
-
     def mean(self, steps: list[int]) -> dict[str, Tensor]:
         """The mean of the weights saved at these steps, one file in memory at a time."""
         total: dict[str, Tensor] = {}
@@ -130,14 +125,14 @@ class Checkpoints:
                 total[name] = total[name] + tensor.double() if name in total else tensor.double()
         return {name: (tensor / len(steps)).float() for name, tensor in total.items()}
 
-    def _point(self, name: str, target: Path) -> None:
+    def _point(self, name: str, step: int) -> None:
         link, temporary = self.folder / name, self.folder / f".{name}.tmp"
         temporary.unlink(missing_ok=True)
-        temporary.symlink_to(target.name)
+        temporary.symlink_to(f"step-{step}")
         temporary.replace(link)
 
-    def _prune(self) -> None:
-        kept = {*self.steps()[-2:], *self.regular_steps()[-self.keep :], self.best()}
+    def _prune(self, best: int) -> None:
+        kept = {*self.steps()[-2:], *self.regular_steps()[-self.keep :], best}
         for step in self.steps():
             if step not in kept:
                 shutil.rmtree(self.folder / f"step-{step}")
@@ -194,4 +189,5 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    # One entry only: the file format keeps its metadata in no fixed order, and equal weights are to give equal bytes.
     save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})

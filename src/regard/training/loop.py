@@ -91,13 +91,8 @@ class Progress:
 
 class Trainer:
     def __init__(self, config: Config, model: nn.Module, task: Task, folder: RunFolder, hardware: Hardware):
-        self.settings, self.config, self.task, self.folder, self.hardware = (
-            config.training,
-            config,
-            task,
-            folder,
-            hardware,
-        )
+        self.config, self.settings = config, config.training
+        self.task, self.folder, self.hardware = task, folder, hardware
         self.model = model.to(hardware.device)
         self.optimizer = make_optimizer(self.model, self.settings)
         self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
@@ -136,7 +131,7 @@ class Trainer:
                 self._after(step)
                 self.progress.seconds += time.perf_counter() - started
                 if self.stop_asked:
-                    self._save(best=False)
+                    self._save()
                     raise Interrupted
             batches.close()
         return self.progress
@@ -149,8 +144,8 @@ class Trainer:
         if settings.average_checkpoints:
             steps = [step for step in self.checkpoints.regular_steps() if self.checkpoints.is_whole(step)]
             return self.checkpoints.mean(steps[-settings.average_checkpoints :]) if steps else weights_of(self.model)
-        best = self.checkpoints.best()
-        if best is not None and best != self.progress.step and self.checkpoints.is_whole(best):
+        best = self.progress.best_step
+        if best not in (0, self.progress.step) and self.checkpoints.is_whole(best):
             return self.checkpoints.load(best).weights
         return weights_of(self.model)
 
@@ -201,14 +196,13 @@ class Trainer:
     def _after(self, step: int) -> None:
         """Validate and save, when it is time."""
         last = step == self.settings.steps
-        better = False
         if step % self.settings.validate_every == 0 or last:
-            better = self._validate(step)
+            self._validate(step)
         if step % self.settings.checkpoint_every == 0 or last:
-            self._save(better)
+            self._save()
 
-    def _validate(self, step: int) -> bool:
-        """Measure on held-out data; True if it is the best so far."""
+    def _validate(self, step: int) -> None:
+        """Measure on held-out data, and note whether it is the best so far."""
         with self._averaged():
             self.model.eval()
             metrics = self.task.validate(self.model, step)
@@ -220,9 +214,8 @@ class Trainer:
         score = value if self.settings.select == "bleu" else -value
         if self.progress.best is not None and score <= self.progress.best:
             self.progress.without_better += 1
-            return False
-        self.progress.best, self.progress.best_step, self.progress.without_better = score, step, 0
-        return True
+        else:
+            self.progress.best, self.progress.best_step, self.progress.without_better = score, step, 0
 
     def _out_of_patience(self) -> bool:
         patience = self.settings.patience
@@ -248,7 +241,7 @@ class Trainer:
 
     # ------------------------------------------------------------ saving and resuming
 
-    def _save(self, best: bool) -> None:
+    def _save(self) -> None:
         checkpoint = Checkpoint(
             weights=weights_of(self.model),
             optimizer=optimizer_tensors(self.model, self.optimizer),
@@ -256,7 +249,7 @@ class Trainer:
             state=self.progress.to_json(),
         )
         try:
-            self.checkpoints.save(self.progress.step, checkpoint, best)
+            self.checkpoints.save(self.progress.step, checkpoint, self.progress.best_step)
         except CheckpointError as error:
             kept = self.checkpoints.steps()
             console.warn(

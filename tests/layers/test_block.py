@@ -1,0 +1,93 @@
+"""The block against torch's own encoder and decoder layers, and its options."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.config import ModelSettings
+from regard.layers.block import Block
+from regard.layers.context import Context, Memory
+from regard.layers.feedforward import FeedForward
+
+B, T, S, D, H, F = 2, 6, 5, 16, 4, 32
+
+
+def settings(**changes) -> ModelSettings:
+    return ModelSettings(
+        **{"width": D, "heads": H, "feedforward": F, "positions": "none", "dropout": 0.0} | changes
+    )
+
+
+def context(causal: bool, memory: Memory | None = None) -> Context:
+    return Context.of(torch.ones(B, T, dtype=torch.long), torch.arange(T).expand(B, T), causal, memory)
+
+
+def copy_attention(ours, theirs) -> None:
+    theirs.in_proj_weight.copy_(ours.to_qkv.weight)
+    theirs.in_proj_bias.copy_(ours.to_qkv.bias)
+    theirs.out_proj.weight.copy_(ours.to_out.weight)
+    theirs.out_proj.bias.copy_(ours.to_out.bias)
+
+
+def copy_feedforward(ours, theirs) -> None:
+    theirs.linear1.load_state_dict(ours.expand.state_dict())
+    theirs.linear2.load_state_dict(ours.contract.state_dict())
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_encoder_block_equals_torch(norm, activation):
+    torch.manual_seed(1)
+    block = Block(settings(norm=norm, activation=activation)).eval()
+    layer = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=norm == "pre").eval()
+    x = torch.randn(B, T, D)
+    with torch.no_grad():
+        copy_attention(block.mixer, layer.self_attn)
+        copy_feedforward(block.feedforward, layer)
+        torch.testing.assert_close(block(x, context(False)), layer(x), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_decoder_block_equals_torch(norm):
+    torch.manual_seed(2)
+    block = Block(settings(norm=norm), cross=True).eval()
+    layer = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre").eval()
+    x, memory = torch.randn(B, T, D), torch.randn(B, S, D)
+    with torch.no_grad():
+        copy_attention(block.mixer, layer.self_attn)
+        copy_attention(block.cross, layer.multihead_attn)
+        copy_feedforward(block.feedforward, layer)
+        ours = block(x, context(True, Memory(memory, torch.ones(B, 1, T, S, dtype=torch.bool))))
+        mask = nn.Transformer.generate_square_subsequent_mask(T)
+        torch.testing.assert_close(ours, layer(x, memory, tgt_mask=mask), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_steps_equal_forward(norm):
+    torch.manual_seed(3)
+    block = Block(settings(norm=norm), cross=True).eval()
+    x, memory = torch.randn(B, T, D), torch.randn(B, S, D)
+    state = block.start(B, T, memory, torch.ones(B, S, dtype=torch.long))
+    steps = torch.stack([block.step(x[:, t], state) for t in range(T)], 1)
+    whole = block(x, context(True, Memory(memory, torch.ones(B, 1, T, S, dtype=torch.bool))))
+    torch.testing.assert_close(steps, whole, atol=1e-5, rtol=0)
+
+
+def test_gated_feedforward_is_the_formula():
+    torch.manual_seed(4)
+    layer = FeedForward(settings(activation="silu", gated=True))
+    x = torch.randn(B, T, D)
+    w, v = layer.expand.weight.chunk(2)
+    b, c = layer.expand.bias.chunk(2)
+    expected = layer.contract(torch.nn.functional.silu(x @ w.T + b) * (x @ v.T + c))
+    torch.testing.assert_close(layer(x), expected, atol=1e-5, rtol=0)
+
+
+def test_dropout_acts_in_training_only():
+    torch.manual_seed(5)
+    block = Block(settings(dropout=0.5))
+    x = torch.randn(B, T, D)
+    block.eval()
+    assert torch.equal(block(x, context(False)), block(x, context(False)))
+    block.train()
+    assert not torch.equal(block(x, context(False)), block(x, context(False)))

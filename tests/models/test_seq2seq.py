@@ -1,0 +1,149 @@
+"""The whole encoder–decoder: packing, caching, causality, tying, presets."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.config import ModelSettings, resolve
+from regard.data.batches import PairBatch, Rectangle, fill
+from regard.data.shards import PairShards, Ragged
+from regard.models.seq2seq import Seq2Seq
+
+WORDS = 50
+POSITIONS = ["sinusoidal", "sinusoidal-halves", "learned", "index", "rotary", "none"]
+
+
+def make(**changes) -> Seq2Seq:
+    torch.manual_seed(1)
+    base = {"layers": 2, "width": 16, "heads": 2, "feedforward": 32, "dropout": 0.0, "max_positions": 64}
+    return Seq2Seq(ModelSettings(**base | changes), WORDS, WORDS).eval()
+
+
+def ragged(sentences: list[list[int]]) -> Ragged:
+    import numpy as np
+
+    lengths = [len(sentence) for sentence in sentences]
+    return Ragged(np.array([t for s in sentences for t in s], np.uint16), np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def some_pairs(count: int) -> PairShards:
+    generator = torch.Generator().manual_seed(3)
+
+    def sentence() -> list[int]:
+        length = int(torch.randint(2, 9, (), generator=generator))
+        return torch.randint(3, WORDS, (length,), generator=generator).tolist()
+
+    return PairShards(ragged([sentence() for _ in range(count)]), ragged([sentence() for _ in range(count)]))
+
+
+def logits_of(model: Seq2Seq, batch: PairBatch) -> torch.Tensor:
+    b = batch
+    return model(
+        b.source_BS,
+        b.source_segments_BS,
+        b.source_positions_BS,
+        b.target_BT,
+        b.target_segments_BT,
+        b.target_positions_BT,
+    )
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_packed_batch_equals_one_sentence_at_a_time(positions, norm):
+    model = make(positions=positions, norm=norm)
+    pairs = some_pairs(7)
+    packed = fill([(pairs, [0, 1, 2]), (pairs, [3, 4]), (pairs, [5, 6])], Rectangle(4, 40, 40))
+    together = logits_of(model, packed)
+    for row, chosen in enumerate([[0, 1, 2], [3, 4], [5, 6]]):
+        for segment, pair in enumerate(chosen, start=1):
+            alone = fill(
+                [(pairs, [pair])], Rectangle(1, len(pairs.source[pair]) + 1, len(pairs.target[pair]) + 1)
+            )
+            mine = together[row][packed.target_segments_BT[row] == segment]
+            torch.testing.assert_close(mine, logits_of(model, alone)[0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_cached_steps_equal_the_whole_pass(positions, norm):
+    model = make(positions=positions, norm=norm, decoder_layers=3)
+    source = torch.randint(3, WORDS, (2, 6))
+    segments = torch.ones_like(source)
+    segments[1, 4:] = 0
+    target = torch.randint(3, WORDS, (2, 5))
+    state = model.start(source, segments, beams=1, max_length=5)
+    steps = torch.stack([model.step(target[:, t], state) for t in range(5)], dim=1)
+    places = torch.arange(6).expand(2, 6)
+    whole = model(source, segments, places, target, torch.ones_like(target), places[:, :5])
+    torch.testing.assert_close(steps, whole, atol=1e-5, rtol=0)
+
+
+def test_a_later_target_token_never_changes_an_earlier_logit():
+    model = make()
+    batch = fill([(some_pairs(1), [0])], Rectangle(1, 12, 12))
+    changed = PairBatch(*(tensor.clone() for tensor in batch.tensors()))
+    last = int((batch.target_segments_BT[0] == 1).sum()) - 1
+    changed.target_BT[0, last] = 7 if batch.target_BT[0, last] != 7 else 8
+    before, after = logits_of(model, batch)[0], logits_of(model, changed)[0]
+    assert torch.equal(before[:last], after[:last])
+    assert not torch.equal(before[last], after[last])
+
+
+@pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("target", 2), ("none", 3)])
+def test_tying_shares_the_tables(tie, tables):
+    model = make(tie_embeddings=tie)
+    shared = {p.data_ptr() for p in (model.source_embedding.table.weight, model.target_embedding.table.weight)}
+    assert len(shared | {model.to_logits.weight.data_ptr()}) == tables
+
+
+def test_initialisation_is_the_papers():
+    model = make(width=64, heads=4)
+    assert model.target_embedding.table.weight.std().item() == pytest.approx(64**-0.5, rel=0.1)
+    expand = model.encoder[0].feedforward.expand
+    assert expand.weight.abs().max().item() <= (6 / (64 + 32)) ** 0.5
+    assert expand.bias.abs().max() == 0
+
+
+@pytest.mark.parametrize(("recipe", "millions"), [("transformer-base", 63), ("transformer-big", 214)])
+def test_the_presets_have_the_papers_size(recipe, millions):
+    """65 M and 213 M in the paper, with 37,000 shared tokens."""
+    settings = resolve(recipe).model
+    with torch.device("meta"):
+        model = Seq2Seq(settings, 37_000, 37_000)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert count / 1e6 == pytest.approx(millions, abs=1.5)
+    assert len(model.encoder) == len(model.decoder) == 6
+
+
+def test_the_whole_model_equals_torch_transformer():
+    """Post-norm, as in the paper, with every weight copied into torch.nn.Transformer."""
+    model = make(norm="post", positions="none", scale_embeddings=False)
+    other = nn.Transformer(16, 2, 2, 2, 32, 0.0, batch_first=True).eval()
+    # torch adds a last norm that the paper does not have.
+    other.encoder.norm = other.decoder.norm = None
+    with torch.no_grad():
+        for ours, theirs in zip(model.encoder, other.encoder.layers, strict=True):
+            _copy(ours.mixer, theirs.self_attn)
+            theirs.linear1.load_state_dict(ours.feedforward.expand.state_dict())
+            theirs.linear2.load_state_dict(ours.feedforward.contract.state_dict())
+        for ours, theirs in zip(model.decoder, other.decoder.layers, strict=True):
+            _copy(ours.mixer, theirs.self_attn)
+            _copy(ours.cross, theirs.multihead_attn)
+            theirs.linear1.load_state_dict(ours.feedforward.expand.state_dict())
+            theirs.linear2.load_state_dict(ours.feedforward.contract.state_dict())
+        source, target = torch.randint(3, WORDS, (2, 6)), torch.randint(3, WORDS, (2, 5))
+        table = model.target_embedding.table
+        mask = nn.Transformer.generate_square_subsequent_mask(5)
+        expected = other(table(source), table(target), tgt_mask=mask) @ table.weight.T
+        places = torch.arange(6).expand(2, 6)
+        actual = model(
+            source, torch.ones_like(source), places, target, torch.ones_like(target), places[:, :5]
+        )
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
+
+
+def _copy(ours, theirs) -> None:
+    theirs.in_proj_weight.copy_(ours.to_qkv.weight)
+    theirs.in_proj_bias.copy_(ours.to_qkv.bias)
+    theirs.out_proj.load_state_dict(ours.to_out.state_dict())
