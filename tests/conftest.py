@@ -66,7 +66,8 @@ def tiny_recipe(corpus: Path) -> Path:
         '[tokenizer]\nkind = "bpe"\nvocabulary = 600\n'
         '[model]\nlayers = 1\nwidth = 32\nheads = 2\nfeedforward = 64\nnorm = "pre"\n'
         "[training]\nsteps = 20\ntokens_per_batch = 512\nrow_length = 64\n"
-        'schedule = "constant"\nlearning_rate = 0.003\nwarmup = 10\nvalidate_every = 10\nsave_every = 5\nlog_every = 5\n'
+        'schedule = "constant"\nlearning_rate = 0.003\nwarmup = 10\nvalidate_every = 10\n'
+        "save_every = 5\nlog_every = 5\n"
         "[decoding]\nbeam = 2\n",
         encoding="utf-8",
     )

@@ -62,10 +62,11 @@ class Run:
         *,
         prefixes: Sequence[str] | None = None,
         seed: int = 1,
+        first_row: int = 0,
         **decoding: Any,
     ) -> list[list[Translation]]:
         """All hypotheses of each sentence with their scores, best first."""
-        return self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed)
+        return self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed, first_row=first_row)
 
     def translator(self, **decoding: Any) -> Translator:
         tree = self.config.model_dump()

@@ -13,9 +13,7 @@ B, T, S, D, H, F = 2, 6, 5, 16, 4, 32
 
 
 def settings(**changes) -> ModelSettings:
-    return ModelSettings(
-        **{"width": D, "heads": H, "feedforward": F, "positions": "none", "dropout": 0.0} | changes
-    )
+    return ModelSettings(**{"width": D, "heads": H, "feedforward": F, "positions": "none", "dropout": 0.0} | changes)
 
 
 def context(causal: bool, memory: Memory | None = None) -> Context:

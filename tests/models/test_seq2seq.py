@@ -57,9 +57,7 @@ def test_a_packed_batch_equals_one_sentence_at_a_time(positions, norm):
     together = logits_of(model, packed)
     for row, chosen in enumerate([[0, 1, 2], [3, 4], [5, 6]]):
         for segment, pair in enumerate(chosen, start=1):
-            alone = fill(
-                [(pairs, [pair])], Rectangle(1, len(pairs.source[pair]) + 1, len(pairs.target[pair]) + 1)
-            )
+            alone = fill([(pairs, [pair])], Rectangle(1, len(pairs.source[pair]) + 1, len(pairs.target[pair]) + 1))
             mine = together[row][packed.target_segments_BT[row] == segment]
             torch.testing.assert_close(mine, logits_of(model, alone)[0], atol=1e-5, rtol=0)
 
@@ -137,9 +135,7 @@ def test_the_whole_model_equals_torch_transformer():
         mask = nn.Transformer.generate_square_subsequent_mask(5)
         expected = other(table(source), table(target), tgt_mask=mask) @ table.weight.T
         places = torch.arange(6).expand(2, 6)
-        actual = model(
-            source, torch.ones_like(source), places, target, torch.ones_like(target), places[:, :5]
-        )
+        actual = model(source, torch.ones_like(source), places, target, torch.ones_like(target), places[:, :5])
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
 
 

@@ -1,0 +1,62 @@
+"""The trace shows what the fast path computed."""
+
+import torch
+
+from regard.explain.pictures import draw_alignment, traced_translation
+from regard.explain.plots import attention_grid, positions_heatmap, training_curves
+
+SENTENCE = "The old farmer helps the child."
+
+
+def test_recomputed_outputs_equal_the_fast_path(trained):
+    traced = traced_translation(trained, SENTENCE)
+    names = [name for name, module in trained.model.named_modules() if type(module).__name__ == "Attention"]
+    assert sorted(traced.trace) == sorted(names)
+    for found in traced.trace.values():
+        torch.testing.assert_close(found.output_BTD, found.fast_output_BTD, atol=1e-5, rtol=0)
+
+
+def test_weights_are_probabilities_and_causal_where_they_must_be(trained):
+    traced = traced_translation(trained, SENTENCE)
+    for name, found in traced.trace.items():
+        rows = found.weights_BHTS.sum(-1)
+        torch.testing.assert_close(rows, torch.ones_like(rows), atol=1e-5, rtol=0)
+        if name.startswith("decoder") and name.endswith("mixer"):
+            assert found.weights_BHTS.triu(1).abs().max() == 0
+
+
+def test_tokens_and_shapes_belong_together(trained):
+    traced = traced_translation(trained, SENTENCE)
+    layers, heads, targets, sources = traced.cross_weights().shape
+    assert (layers, heads) == (trained.config.model.layers, trained.config.model.heads)
+    assert (targets, sources) == (len(traced.targets), len(traced.sources))
+    assert "".join(traced.sources[:-1]).strip() == SENTENCE
+    assert "".join(traced.targets[:-1]).strip() == traced.text
+
+
+def test_a_given_translation_can_be_looked_at(trained):
+    traced = traced_translation(trained, SENTENCE, target="Der Hund schläft.")
+    assert traced.text == "Der Hund schläft."
+
+
+def test_only_the_layers_asked_for_are_traced(trained):
+    from regard.explain.trace import trace
+
+    source = torch.tensor([[3, 4, 2]])
+    places = torch.arange(3)[None]
+    ones = torch.ones_like(source)
+    found = trace(trained.model, lambda: trained.model(source, ones, places, source, ones, places), ["decoder.0.cross"])
+    assert list(found) == ["decoder.0.cross"]
+
+
+def is_png(path) -> bool:
+    return path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 2000
+
+
+def test_pictures_are_written(trained, tmp_path):
+    traced = traced_translation(trained, SENTENCE)
+    draw_alignment(traced, tmp_path / "alignment.png")
+    attention_grid(traced.cross_weights(), traced.sources, traced.targets, tmp_path / "grid.png", "title")
+    positions_heatmap(torch.randn(20, 16), tmp_path / "positions.png", "title")
+    training_curves(trained.folder.read_metrics(), tmp_path / "curves.png")
+    assert all(is_png(tmp_path / f"{name}.png") for name in ("alignment", "grid", "positions", "curves"))

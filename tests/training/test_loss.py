@@ -1,0 +1,46 @@
+"""Losses against torch's own and against the formula."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from regard.training.loss import cross_entropy, divergence
+
+
+def example():
+    torch.manual_seed(1)
+    logits, labels = torch.randn(3, 5, 11), torch.randint(1, 11, (3, 5))
+    labels[1, 3:] = 0
+    return logits, labels
+
+
+def test_smoothed_loss_is_the_formula_summed_over_real_targets():
+    logits, labels = example()
+    epsilon = 0.1
+    expected = torch.zeros(())
+    for row in range(3):
+        for place in range(5):
+            if labels[row, place]:
+                log_p = logits[row, place].log_softmax(-1)
+                expected -= (1 - epsilon) * log_p[labels[row, place]] + epsilon * log_p.mean()
+    torch.testing.assert_close(cross_entropy(logits, labels, epsilon), expected)
+
+
+def test_padding_has_no_influence():
+    logits, labels = example()
+    changed = logits.clone()
+    changed[1, 3:] = 100.0
+    assert cross_entropy(logits, labels, 0.1) == cross_entropy(changed, labels, 0.1)
+    assert divergence(logits, logits * 2, labels) == divergence(
+        changed, torch.where(changed == 100.0, changed, logits * 2), labels
+    )
+
+
+def test_divergence_is_the_symmetric_kl_of_torch():
+    logits, labels = example()
+    other = torch.randn_like(logits)
+    p, q = logits.log_softmax(-1), other.log_softmax(-1)
+    kl = F.kl_div(q, p, reduction="none", log_target=True) + F.kl_div(p, q, reduction="none", log_target=True)
+    expected = 0.5 * kl.sum(-1)[labels != 0].sum()
+    torch.testing.assert_close(divergence(logits, other, labels), expected)
+    assert divergence(logits, logits, labels).item() == pytest.approx(0.0, abs=1e-6)
