@@ -2,13 +2,16 @@
 before a verb runs, so help is quick.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a mistake in
-data, files or machine, 2 a mistake in the command or the recipe's settings, 130 stopped by the user.
+data, files or machine, 2 a mistake in the command or the recipe's settings, 130 stopped by Ctrl-C or
+SIGTERM: a training has then saved a checkpoint, and says how to go on. Where the reader of a result goes
+away early, as in `| head`, the command ends quietly with 1.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,12 +23,13 @@ from regard.errors import RegardError, UsageError, did_you_mean
 app = typer.Typer(
     name="regard",
     help="Train, run and look inside Transformers on your own data.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+STOPPED = 130
 
 RunArgument = Annotated[Path, typer.Argument(help="A run folder, made by `regard train`.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -154,8 +158,8 @@ def translate(
     from regard.filter import translate_lines
 
     decoding: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    if beam is not None or best > 1:
-        decoding["beam"] = max(beam or 0, best)
+    if beam is not None:
+        decoding["beam"] = beam
     translate_lines(run, file, output, best=best, prefix=prefix, seed=seed, device=device, as_json=as_json, **decoding)
 
 
@@ -220,7 +224,9 @@ def _short(path: Path) -> str:
 def _complain(error: RegardError) -> None:
     # Colour only where a person looks.
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
-    print(f"{red}Error:{plain} {error.what}\n{error.why}\n{error.fix}", file=sys.stderr)
+    # Three lines, also where a library's message has several.
+    what, why, fix = (" ".join(part.split()) for part in (error.what, error.why, error.fix))
+    print(f"{red}Error:{plain} {what}\n{why}\n{fix}", file=sys.stderr)
 
 
 def _usage_error(error: Any) -> RegardError:
@@ -241,8 +247,11 @@ def main() -> None:
     """The console script."""
     # typer keeps its exceptions private; BadParameter's parent is what all of its usage errors share.
     misused: type[Exception] = typer.BadParameter.__mro__[1]  # type: ignore[assignment]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is half-done is cleared away
     try:
-        app(standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        if code == STOPPED:  # typer turns Ctrl-C into a code
+            raise KeyboardInterrupt
     except misused as error:
         _complain(_usage_error(error))
         sys.exit(2)
@@ -251,12 +260,15 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         print("Stopped.", file=sys.stderr)
-        sys.exit(130)
-    except typer.Exit as leave:
-        sys.exit(leave.exit_code)
-    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(STOPPED)
+    except Exception as error:
+        from regard.training.loop import Interrupted
+
+        if not isinstance(error, Interrupted):
+            raise
+        print(f"Stopped. {error}", file=sys.stderr)
+        sys.exit(STOPPED)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

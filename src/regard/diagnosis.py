@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from regard.config import SystemSettings
 from regard.data.pairs import splits
 from regard.data.shards import cache_folder
 from regard.data.survey import survey
+from regard.errors import UsageError
 from regard.experiment import read_recipe
 from regard.hardware import Hardware, environment
 from regard.tasks.translate import learn_tokenizers
@@ -30,10 +32,28 @@ def examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[st
         }
     }
     if not recipe and data is not None:
-        recipe = "multi30k" if (data / "train.en.gz").exists() else "starter"
+        recipe, overrides = "starter", [*_files_in(data), *overrides]
     if recipe:
         found["data"] = _data(recipe, overrides, data)
         found["advice"] = _advice(found["data"])
+    return found
+
+
+def _files_in(folder: Path) -> list[str]:
+    """Settings that name the data of a folder, going by the files' names: train.en and train.de, val.en …"""
+    found = []
+    for split, begins in {"train": ("train",), "valid": ("val", "dev"), "test": ("test",)}.items():
+        files = sorted(path.name for path in folder.glob("*") if path.name.startswith(begins))
+        # Of several test sets, the first.
+        same_set = [name for name in files if name.split(".")[0] == files[0].split(".")[0]]
+        if len(same_set) == 2 or (len(same_set) == 1 and ".tsv" in same_set[0]):
+            found.append(f"data.{split}={json.dumps(same_set)}")
+    if not any(setting.startswith("data.train=") for setting in found):
+        raise UsageError(
+            f"No training files are found in '{folder}'.",
+            "Two files such as train.en and train.de are looked for, or one train.tsv.",
+            "Name a recipe: regard doctor mine.toml",
+        )
     return found
 
 

@@ -1,14 +1,19 @@
-"""From a recipe and a place to a finished run."""
+"""From a recipe and a place to a finished run.
+
+A training that fails or is stopped before its first checkpoint leaves no folder behind, so that the same
+command can be given again. After that the folder stays, and `--resume` goes on from the newest checkpoint.
+"""
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config, resolve, validate
-from regard.errors import UsageError
-from regard.tasks.translate import train_translation
+from regard.config import Config, resolve, to_toml, validate
+from regard.errors import RegardError, UsageError
 from regard.training.folder import RunFolder
 
 
@@ -24,12 +29,17 @@ def train(
     if resume and _is_run(recipe):
         out = out or recipe
     place = Path(out) if out else Path("runs") / config.recipe
-    if resume and (place / "config.toml").is_file():
+    if resume and _is_run(place):
         folder = RunFolder.open(place)
-        config = _same_run(folder.read_config(), config)
-    else:
-        folder = RunFolder.create(place, config)
-    summary = train_translation(config, folder)
+        config = _same_run(folder.read_config(), config, moved=data is not None)
+        return folder.path.resolve(), _train(config, folder)
+    folder = RunFolder.create(place, config)
+    try:
+        summary = _train(config, folder)
+    except BaseException:
+        if not folder.saved_steps():
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
     return folder.path.resolve(), summary
 
 
@@ -44,12 +54,47 @@ def read_recipe(recipe: str, overrides: Iterable[str] = (), data: str | Path | N
     return config.model_copy(update={"data": config.data.model_copy(update={"root": str(root)})})
 
 
-def _is_run(recipe: str) -> bool:
-    return (Path(recipe) / "config.toml").is_file()
+def _is_run(path: str | Path) -> bool:
+    return (Path(path) / "config.toml").is_file()
 
 
-def _same_run(saved: Config, asked: Config) -> Config:
-    """Resuming takes the run's own settings; only how long and how often may be changed."""
+def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
+    """Train; what may happen at any moment becomes an error that says how to go on."""
+    # Imported here: torch takes a second or two, and a mistake in the settings is told without it.
+    from regard.hardware import out_of_memory
+    from regard.tasks.translate import train_translation
+    from regard.training.loop import Interrupted
+
+    try:
+        folder.write_text("config.toml", to_toml(config))  # a resumed run may have been given more steps
+        return train_translation(config, folder)
+    except (Interrupted, KeyboardInterrupt):
+        raise Interrupted(_how_to_go_on(folder)) from None
+    except OSError as error:
+        raise RegardError(
+            f"Training stopped: a file of the run '{folder.path}' could not be written.",
+            f"{error}",
+            f"Free some room on the disk. {_how_to_go_on(folder)}",
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        raise RegardError(
+            f"Out of memory with training.tokens_per_batch = {config.training.tokens_per_batch:,}.",
+            str(error).partition("\n")[0][:200] or "The machine has no more to give.",
+            "Lower training.tokens_per_batch, raise training.micro_batches, or make the model smaller.",
+        ) from None
+
+
+def _how_to_go_on(folder: RunFolder) -> str:
+    steps = folder.saved_steps()
+    if not steps:
+        return "Nothing was saved yet; give the same command again."
+    return f"Step {steps[-1]:,} is saved. Go on with: regard train {shlex.quote(str(folder.path))} --resume"
+
+
+def _same_run(saved: Config, asked: Config, moved: bool) -> Config:
+    """Resuming takes the run's own settings; only how long, how often and where may be changed."""
     free = {
         "steps",
         "validate_every",
@@ -58,9 +103,11 @@ def _same_run(saved: Config, asked: Config) -> Config:
         "keep_checkpoints",
         "patience",
         "micro_batches",
+        "root",
+        "cache",
     }
     old, new = saved.model_dump(), asked.model_dump()
-    for section in ("tokenizer", "model", "training", "seed", "task"):
+    for section in ("data", "tokenizer", "model", "training", "seed", "task"):
         for key in old[section] if isinstance(old[section], dict) else [None]:
             before, after = (old[section][key], new[section][key]) if key else (old[section], new[section])
             if before != after and key not in free:
@@ -70,4 +117,7 @@ def _same_run(saved: Config, asked: Config) -> Config:
                     f"It was started with {before!r}.",
                     "Resume without that change, or train anew with another --out DIR.",
                 )
-    return validate({**old, "training": new["training"], "decoding": new["decoding"], "system": new["system"]})
+    # The data is where it was, unless --data says that it has moved.
+    place = {"cache": new["data"]["cache"], "root": (new if moved else old)["data"]["root"]}
+    changed = {section: new[section] for section in ("training", "decoding", "system")}
+    return validate({**old, **changed, "data": old["data"] | place})

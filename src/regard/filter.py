@@ -33,9 +33,17 @@ def translate_lines(
     """Translate a file, or standard input, to a file, or standard output."""
     if best < 1:
         raise UsageError(f"--best {best} is no number of translations.", "At least one is printed.", "Use --best 1.")
+    if best > 1 and decoding["temperature"] > 0:
+        raise UsageError(
+            f"--best {best} and --temperature do not go together.",
+            "Sampling gives one translation of each sentence.",
+            "Leave out one of them; another --seed gives another sample.",
+        )
     if file is not None and not file.is_file():
         raise RegardError(f"The file '{file}' is missing.", "It was to be translated.", "Check the path.")
     model = Run(run, device)
+    if best > 1:
+        decoding["beam"] = max(best, decoding.get("beam", model.config.decoding.beam))
     lines = _input_lines(file)
     numbered = 0
     with _destination(output) as out:
@@ -67,7 +75,7 @@ def _input_lines(file: Path | None) -> Iterator[str]:
                 "Break it up.",
             )
         try:
-            yield raw.decode().rstrip("\r\n")
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise RegardError(
                 f"Line {number:,} of the input is not valid UTF-8.", f"{error}", "Convert the input to UTF-8."

@@ -75,13 +75,16 @@ def _two_that_fill(pool: _Pool, candidates: list[int], source: int, target: int)
 
 
 class _Pool:
-    """The pairs not yet laid."""
+    """The pairs not yet laid, as a ring of links in the order given, so that taking one is a single step."""
 
     def __init__(self, lengths: list[Lengths]):
         self.lengths = lengths
         self.used = bytearray(len(lengths))
         self.left = len(lengths)
-        self.cursor = 0
+        # The ring closes at `end`, which stands after the last pair and before the first.
+        self.end = len(lengths)
+        self.after = [*range(1, self.end + 1), 0]
+        self.before = [self.end, *range(self.end)]
         # The pairs of each two lengths, the first in order last.
         self.of_lengths: dict[Lengths, list[int]] = {}
         for index in range(len(lengths) - 1, -1, -1):
@@ -90,21 +93,21 @@ class _Pool:
     def take(self, pair: int) -> None:
         self.used[pair] = 1
         self.left -= 1
+        self.after[self.before[pair]] = self.after[pair]
+        self.before[self.after[pair]] = self.before[pair]
 
     def first(self) -> int | None:
         """The first pair in order that is left."""
-        while self.cursor < len(self.used) and self.used[self.cursor]:
-            self.cursor += 1
-        return self.cursor if self.cursor < len(self.used) else None
+        return next(self.next_few(), None)
 
     def next_few(self) -> Iterator[int]:
         """The next pairs in order that are left."""
-        index, found = self.cursor, 0
-        while index < len(self.used) and found < LOOK_AHEAD:
-            if not self.used[index]:
-                found += 1
-                yield index
-            index += 1
+        pair = self.after[self.end]
+        for _ in range(LOOK_AHEAD):
+            if pair == self.end:
+                return
+            yield pair
+            pair = self.after[pair]
 
     def find(self, lengths: Lengths, other_than: int) -> int | None:
         """A pair of exactly these lengths."""

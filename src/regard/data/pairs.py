@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,15 +29,15 @@ class PairSource:
     name: str
     settings: DataSettings
     corpora: tuple[tuple[Path, ...], ...]
-    # (split, share): keep only the pairs that fall into this split when train is divided.
-    division: tuple[str, float] | None = None
+    # When train is divided: the splits held out of it, and the share of each.
+    division: tuple[tuple[str, ...], float] | None = None
 
     def __iter__(self) -> Iterator[Pair]:
         pairs = self._built_in() if self.settings.sample else self._from_files()
         if self.division is None:
             return pairs
-        split, share = self.division
-        return (pair for pair in pairs if which_split(pair[0], share) == split)
+        held_out, share = self.division
+        return (pair for pair in pairs if which_split(pair[0], share, held_out) == self.name)
 
     def _built_in(self) -> Iterator[Pair]:
         yield from getattr(_sample_corpus(), self.name)
@@ -50,8 +51,10 @@ class PairSource:
 
     def fingerprint(self) -> str:
         """Changes when the pairs change."""
+        # The same files in other groups are other pairs: two aligned files, or two TSVs.
+        groups = [len(paths) for paths in self.corpora]
         digest = hashlib.sha256(
-            repr((self.name, self.division, self.settings.columns, self.settings.bad_lines)).encode()
+            repr((self.name, self.division, self.settings.columns, self.settings.bad_lines, groups)).encode()
         )
         if self.settings.sample:
             for pair in self:
@@ -80,20 +83,21 @@ def splits(settings: DataSettings) -> dict[str, PairSource]:
                 f"The recipe looks for it from the folder '{settings.root}'.",
                 "Correct the path in [data], or give the folder with --data DIR.",
             )
-    divided = [name for name in ("valid", "test") if not corpora[name]]
+    held_out = tuple(name for name in ("valid", "test") if not corpora[name])
     sources = {}
     for name, paths in corpora.items():
-        division = (name, settings.held_out) if divided and name in ["train", *divided] else None
+        division = (held_out, settings.held_out) if held_out and name in ("train", *held_out) else None
         sources[name] = PairSource(name, settings, paths or corpora["train"], division)
     return sources
 
 
-def which_split(source: str, share: float) -> str:
+def which_split(source: str, share: float, held_out: Sequence[str] = ("valid", "test")) -> str:
     """The side a pair falls on, from its source alone: equal sentences are never on two sides."""
     place = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest()) / 2**48
-    if place < share:
-        return "valid"
-    return "test" if place < 2 * share else "train"
+    for number, split in enumerate(held_out, start=1):
+        if place < number * share:
+            return split
+    return "train"
 
 
 def _corpora(settings: DataSettings, name: str) -> tuple[tuple[Path, ...], ...]:
@@ -162,7 +166,7 @@ def read_lines(path: Path, bad_lines: str = "error") -> Iterator[str | None]:
     try:
         with _open(path) as file:
             yield from _lines(file, path, bad_lines)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise RegardError(
             f"Cannot read '{path}'.", f"{error}", "Check the file and its permissions; a .gz must be whole."
         ) from None

@@ -93,7 +93,7 @@ def tokenise(
     folder = cache / "shards" / key.hexdigest()[:32]
     if not _is_whole(folder):
         _make(folder, not_empty(pairs), tokenizers, progress)
-    return _open(folder)
+    return _open(folder, tokenizers)
 
 
 def _make(
@@ -126,7 +126,7 @@ def _write(
     tokenizers: tuple[TextTokenizer, TextTokenizer],
     progress: Callable[[int], None],
 ) -> None:
-    dtypes = [np.uint16 if tokenizer.size <= 2**16 else np.uint32 for tokenizer in tokenizers]
+    dtypes = [_dtype(tokenizer) for tokenizer in tokenizers]
     count, totals = 0, [0, 0]
     files = [[(folder / f"{side}.{part}").open("wb") for part in ("ids", "offsets")] for side in SIDES]
     for _, offsets_file in files:
@@ -146,10 +146,15 @@ def _write(
     manifest = {
         "format": FORMAT,
         "pairs": count,
-        "dtypes": [np.dtype(dtype).name for dtype in dtypes],
+        "dtypes": [dtype.name for dtype in dtypes],
         "sha256": {path.name: sha256(path) for path in sorted(folder.iterdir())},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2))
+
+
+def _dtype(tokenizer: TextTokenizer) -> np.dtype[Any]:
+    """The smallest type that holds every id."""
+    return np.dtype(np.uint16 if tokenizer.size <= 2**16 else np.uint32)
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
@@ -167,11 +172,10 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _open(folder: Path) -> PairShards:
-    manifest = json.loads((folder / "manifest.json").read_text())
+def _open(folder: Path, tokenizers: tuple[TextTokenizer, TextTokenizer]) -> PairShards:
     sides = []
-    for side, dtype in zip(SIDES, manifest["dtypes"], strict=True):
-        ids_path = folder / f"{side}.ids"
+    for side, tokenizer in zip(SIDES, tokenizers, strict=True):
+        ids_path, dtype = folder / f"{side}.ids", _dtype(tokenizer)
         ids = np.memmap(ids_path, dtype=dtype, mode="r") if ids_path.stat().st_size else np.empty(0, dtype)
         sides.append(Ragged(ids, np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r")))
     return PairShards(*sides)

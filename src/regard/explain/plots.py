@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -44,8 +45,6 @@ def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
 
 def attention_grid(weights: ArrayLike, sources: Sequence[str], targets: Sequence[str], path: Path, title: str) -> None:
     """One small picture for each layer and head: weights [layers, heads, targets, sources]."""
-    import numpy as np
-
     grid = np.asarray(weights)
     layers, heads = grid.shape[:2]
     wide, high = max(1.8, 0.17 * len(sources)), max(1.8, 0.17 * len(targets))
@@ -80,7 +79,8 @@ def alignment(weights: ArrayLike, sources: Sequence[str], targets: Sequence[str]
 def positions_heatmap(codes: ArrayLike, path: Path, title: str) -> None:
     """Position encodings: one row a position, one column a channel."""
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    image = axis.imshow(codes, aspect="auto", cmap="RdBu_r", interpolation="nearest")
+    largest = float(np.abs(codes).max())
+    image = axis.imshow(codes, aspect="auto", cmap="RdBu_r", interpolation="nearest", vmin=-largest, vmax=largest)
     axis.set_xlabel("channel")
     axis.set_ylabel("position")
     axis.set_title(title, fontsize=10)

@@ -71,7 +71,7 @@ class Checkpoints:
             self._point("last", step)
             if best in self.steps():
                 self._point("best", best)
-            self._prune(best)
+            self._prune(step, best)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(str(error)) from None
         finally:
@@ -89,6 +89,8 @@ class Checkpoints:
 
     def newest(self) -> tuple[int, Checkpoint] | None:
         """The newest checkpoint that is whole; each damaged one before it is named aloud."""
+        for leftover in self.folder.glob(".step-*.tmp"):  # of a save that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
         for step in reversed(self.steps()):
             if self.is_whole(step):
                 return step, self.load(step)
@@ -131,8 +133,11 @@ class Checkpoints:
         temporary.symlink_to(f"step-{step}")
         temporary.replace(link)
 
-    def _prune(self, best: int) -> None:
-        kept = {*self.steps()[-2:], *self.regular_steps()[-self.keep :], best}
+    def _prune(self, newest: int, best: int) -> None:
+        # Any after the newest is damaged, else training would have gone on from it.
+        saved = [step for step in self.steps() if step <= newest]
+        regular = [step for step in self.regular_steps() if step <= newest]
+        kept = {*saved[-2:], *regular[-self.keep :], best}
         for step in self.steps():
             if step not in kept:
                 shutil.rmtree(self.folder / f"step-{step}")
@@ -152,6 +157,9 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     if own.keys() != weights.keys():
         different = sorted(own.keys() ^ weights.keys())
         raise ValueError(f"the weights are not this model's: {', '.join(different[:3])} …")
+    for name, parameter in own.items():
+        if parameter.shape != weights[name].shape:
+            raise ValueError(f"{name} is {list(weights[name].shape)} where the model has {list(parameter.shape)}")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])

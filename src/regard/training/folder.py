@@ -52,10 +52,11 @@ class RunFolder:
             )
         try:
             folder.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.path.name}.", dir=folder.path.parent))
-            temporary.chmod(0o755)
-            (temporary / "config.toml").write_text(to_toml(config), encoding="utf-8")
-            temporary.rename(folder.path)
+            with tempfile.TemporaryDirectory(prefix=f".{folder.path.name}.", dir=folder.path.parent) as temporary:
+                whole = Path(temporary, "run")
+                whole.mkdir()
+                (whole / "config.toml").write_text(to_toml(config), encoding="utf-8")
+                whole.rename(folder.path)
         except OSError as error:
             raise RegardError(
                 f"Cannot make the run folder '{path}'.", f"{error}", "Choose a writable place with --out DIR."
@@ -63,7 +64,17 @@ class RunFolder:
         return folder
 
     def read_config(self) -> Config:
-        return from_toml(self.config.read_text(encoding="utf-8"), name=self.config.name)
+        try:
+            text = self.config.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RegardError(
+                f"Cannot read '{self.config}'.", f"{error}", "Restore the file, or give another run folder."
+            ) from None
+        return from_toml(text, name=str(self.config))
+
+    def saved_steps(self) -> list[int]:
+        """The steps that have a checkpoint, oldest first."""
+        return sorted(int(path.name.removeprefix("step-")) for path in self.checkpoints.glob("step-*"))
 
     def read_json(self, name: str) -> Any:
         try:

@@ -1,0 +1,383 @@
+"""Reading sentence pairs: every form of file, every way a file can be wrong, and the hold-out split."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from regard.config import DataSettings
+from regard.data.pairs import (
+    LONGEST_LINE,
+    file_groups,
+    not_empty,
+    read_aligned,
+    read_lines,
+    read_tsv,
+    splits,
+    which_split,
+)
+from regard.errors import RegardError
+
+PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("Größe 句子 🙂", "naïve Ωmega")]
+
+
+def write(path: Path, lines: list[str] | list[bytes], end: str = "\n", start: bytes = b"") -> Path:
+    raw = start + b"".join((line if isinstance(line, bytes) else line.encode()) + end.encode() for line in lines)
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    return path
+
+
+def write_aligned(folder: Path, name: str = "train", pairs=PAIRS, **form) -> list[str]:
+    for side, language in enumerate(("en", "de")):
+        write(folder / f"{name}.{language}", [pair[side] for pair in pairs], **form)
+    return [f"{name}.en", f"{name}.de"]
+
+
+def settings(folder: Path, **values) -> DataSettings:
+    return DataSettings(root=str(folder), **values)
+
+
+def error_of(read, *arguments) -> RegardError:
+    """The error of reading all that `read(*arguments)` gives."""
+    with pytest.raises(RegardError) as caught:
+        list(read(*arguments))
+    assert all(part.strip() for part in (caught.value.what, caught.value.why, caught.value.fix))
+    return caught.value
+
+
+# --- Forms of files --------------------------------------------------------------------------------------
+
+
+def test_aligned_files_give_line_n_with_line_n(tmp_path):
+    train = write_aligned(tmp_path)
+    named = settings(tmp_path, train=train, valid=train, test=train)
+    assert {name: list(source) for name, source in splits(named).items()} == dict.fromkeys(
+        ("train", "valid", "test"), PAIRS
+    )
+
+
+def test_reading_twice_gives_the_same(tmp_path):
+    source = splits(settings(tmp_path, train=write_aligned(tmp_path), held_out=0.0))["train"]
+    assert list(source) == list(source) == PAIRS
+
+
+@pytest.mark.parametrize(
+    "form", [{"end": "\r\n"}, {"start": b"\xef\xbb\xbf"}, {"end": "\r\n", "start": b"\xef\xbb\xbf"}]
+)
+def test_windows_line_ends_and_a_byte_order_mark_are_no_part_of_the_text(tmp_path, form):
+    write_aligned(tmp_path, **form)
+    assert list(read_aligned(tmp_path / "train.en", tmp_path / "train.de")) == PAIRS
+
+
+def test_a_byte_order_mark_inside_a_file_is_kept(tmp_path):
+    path = write(tmp_path / "a.txt", ["one", "\ufefftwo"])
+    assert list(read_lines(path)) == ["one", "\ufefftwo"]
+
+
+def test_the_last_line_needs_no_line_end(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo")
+    assert list(read_lines(tmp_path / "a.txt")) == ["one", "two"]
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    odd = "a\u2028b\x0bc\x0cd\x85e\rf\u2029g"
+    assert list(read_lines(write(tmp_path / "a.txt", [odd, "next"]))) == [odd, "next"]
+
+
+def test_empty_lines_and_spaces_are_kept(tmp_path):
+    lines = ["", "  a  ", "\tb", ""]
+    assert list(read_lines(write(tmp_path / "a.txt", lines))) == lines
+
+
+def test_an_empty_file_has_no_lines(tmp_path):
+    assert list(read_lines(write(tmp_path / "a.txt", []))) == []
+    assert list(read_lines(write(tmp_path / "a.txt.gz", []))) == []
+
+
+def test_gzipped_files_read_like_plain_ones(tmp_path):
+    write(tmp_path / "a.en.gz", [pair[0] for pair in PAIRS])
+    write(tmp_path / "a.de", [pair[1] for pair in PAIRS])
+    assert list(read_aligned(tmp_path / "a.en.gz", tmp_path / "a.de")) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [([0, 1], ("en", "de")), ([1, 0], ("de", "en")), ([2, 0], ("fr", "en")), ([1, 1], ("de", "de"))],
+)
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+def test_a_tsv_gives_the_columns_asked_for(tmp_path, columns, expected, name):
+    write(tmp_path / name, ["en\tde\tfr", "en\tde\tfr\tmore"], end="\r\n")
+    source = splits(settings(tmp_path, train=[name], columns=columns, held_out=0.0))["train"]
+    assert list(source) == [expected, expected]
+
+
+def test_a_tsv_with_a_missing_column_is_named_by_line(tmp_path):
+    path = write(tmp_path / "a.tsv", ["a\tb", "only one", "c\td"])
+    error = error_of(read_tsv, path, [0, 1])
+    assert "Line 2" in error.what
+    assert str(path) in error.what
+    assert list(read_tsv(path, [0, 1], "skip")) == [("a", "b"), ("c", "d")]
+
+
+def test_an_unreadable_line_of_a_tsv_can_be_skipped(tmp_path):
+    path = write(tmp_path / "a.tsv", [b"a\tb", b"\xff\tx", b"c\td"])
+    assert list(read_tsv(path, [0, 1], "skip")) == [("a", "b"), ("c", "d")]
+
+
+def test_several_corpora_follow_one_another(tmp_path):
+    first = write_aligned(tmp_path, "first", PAIRS[:1])
+    write(tmp_path / "second.tsv", ["\t".join(pair) for pair in PAIRS[1:]])
+    source = splits(settings(tmp_path, train=[first, ["second.tsv"]], held_out=0.0))["train"]
+    assert list(source) == PAIRS
+
+
+def test_absolute_paths_do_not_start_at_the_root(tmp_path):
+    write_aligned(tmp_path)
+    train = [str(tmp_path / "train.en"), str(tmp_path / "train.de")]
+    assert list(splits(settings(Path("/nowhere"), train=train, held_out=0.0))["train"]) == PAIRS
+
+
+def test_file_groups_tells_one_corpus_from_several():
+    assert file_groups([], "r", "data.train") == ()
+    assert file_groups(["a", "b"], "r", "data.train") == ((Path("r/a"), Path("r/b")),)
+    assert file_groups([["a", "b"], ["c"]], "r", "data.train") == ((Path("r/a"), Path("r/b")), (Path("r/c"),))
+
+
+@pytest.mark.parametrize(("listed", "count"), [(["a", "b", "c"], 3), ([["a"], []], 0), ([["a", "b", "c"]], 3)])
+def test_a_corpus_of_none_or_three_files_is_refused_by_key(listed, count):
+    error = error_of(file_groups, listed, ".", "data.valid")
+    assert "data.valid" in error.what
+    assert str(count) in error.what
+
+
+def test_the_built_in_corpus_needs_no_files():
+    sources = splits(DataSettings(sample="english-german"))
+    assert len(list(sources["train"])) == 31_000
+    assert not {s for s, _ in sources["train"]} & ({s for s, _ in sources["valid"]} | {s for s, _ in sources["test"]})
+
+
+def test_pairs_with_an_empty_side_can_be_left_out():
+    assert list(not_empty([("a", "b"), ("", "b"), ("a", " \t"), ("\u3000", "b"), ("c", "d")])) == [
+        ("a", "b"),
+        ("c", "d"),
+    ]
+
+
+# --- Files that are wrong --------------------------------------------------------------------------------
+
+
+def test_no_training_data_says_which_key_to_set():
+    error = error_of(splits, DataSettings())
+    assert "data.train" in error.fix
+
+
+@pytest.mark.parametrize("key", ["train", "valid", "test"])
+def test_a_missing_file_is_named_with_the_folder_before_anything_is_read(tmp_path, key):
+    train = write_aligned(tmp_path)
+    named = {"train": train, "valid": train, "test": train} | {key: ["train.en", "gone.de"]}
+    error = error_of(splits, settings(tmp_path, **named))
+    assert str(tmp_path / "gone.de") in error.what
+    assert str(tmp_path) in error.why
+
+
+def test_a_folder_in_place_of_a_file_counts_as_missing(tmp_path):
+    (tmp_path / "gone.de").mkdir()
+    write_aligned(tmp_path)
+    error = error_of(splits, settings(tmp_path, train=["train.en", "gone.de"]))
+    assert "gone.de" in error.what
+
+
+@pytest.mark.parametrize(("left", "right"), [(1200, 1234), (1234, 1200), (0, 3), (3, 0)])
+def test_unequal_line_counts_are_both_stated(tmp_path, left, right):
+    source = write(tmp_path / "a.en", ["x"] * left)
+    target = write(tmp_path / "a.de", ["y"] * right)
+    error = error_of(read_aligned, source, target)
+    assert f"{left:,} lines, the second {right:,}" in error.why
+    assert str(source) in error.what
+    assert str(target) in error.what
+
+
+def test_unequal_line_counts_count_bad_lines_too(tmp_path):
+    source = write(tmp_path / "a.en", [b"\xff", b"x", b"\xff"])
+    target = write(tmp_path / "a.de", [b"y", b"\xff"])
+    assert "3 lines, the second 2" in error_of(read_aligned, source, target, "skip").why
+
+
+@pytest.mark.parametrize("bad", [b"caf\xe9", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\xaf", b"half \xe5\x8f"])
+def test_invalid_utf8_is_named_by_file_and_line(tmp_path, bad):
+    path = write(tmp_path / "a.en", [b"fine"] * 1233 + [bad] + [b"fine"])
+    error = error_of(read_lines, path)
+    assert "Line 1,234" in error.what
+    assert str(path) in error.what
+    assert "UTF-8" in error.why
+    assert "bad_lines" in error.fix
+
+
+def test_skipping_bad_lines_keeps_the_others_aligned(tmp_path):
+    count = 20
+    sources = [f"s{n}".encode() for n in range(count)]
+    targets = [f"t{n}".encode() for n in range(count)]
+    sources[3], targets[7], sources[11], targets[11] = b"\xff", b"\xc3", b"\xff", b"\xff"
+    sources[0], targets[count - 1] = b"x" * (LONGEST_LINE + 5), b"y" * (LONGEST_LINE + 5)
+    write(tmp_path / "a.en", sources)
+    write(tmp_path / "a.de", targets)
+    named = settings(tmp_path, train=["a.en", "a.de"], bad_lines="skip", held_out=0.0)
+    good = [n for n in range(count) if n not in (0, 3, 7, 11, count - 1)]
+    assert list(splits(named)["train"]) == [(f"s{n}", f"t{n}") for n in good]
+
+
+def test_a_bad_line_stops_the_reading_unless_it_is_to_be_skipped(tmp_path):
+    write(tmp_path / "a.en", [b"fine", b"\xff"])
+    write(tmp_path / "a.de", [b"gut", b"gut"])
+    source = splits(settings(tmp_path, train=["a.en", "a.de"], held_out=0.0))["train"]
+    assert "Line 2" in error_of(list, source).what
+
+
+@pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
+@pytest.mark.parametrize("length", [LONGEST_LINE + 1, 2 * LONGEST_LINE, 2 * LONGEST_LINE + 1, 3 * LONGEST_LINE + 1])
+def test_a_line_over_a_megabyte_is_one_bad_line(tmp_path, name, length):
+    path = write(tmp_path / name, [b"before", b"x" * length, b"after"])
+    error = error_of(read_lines, path)
+    assert "Line 2" in error.what
+    assert "1,000,000" in error.why
+    assert list(read_lines(path, "skip")) == ["before", None, "after"]
+
+
+def test_a_line_just_under_a_megabyte_is_read(tmp_path):
+    text = "ä" * (LONGEST_LINE // 2 - 1)
+    assert list(read_lines(write(tmp_path / "a.en", [text, "after"]))) == [text, "after"]
+
+
+def test_an_overlong_line_at_the_end_of_a_file_is_one_bad_line(tmp_path):
+    (tmp_path / "a.en").write_bytes(b"before\n" + b"x" * (2 * LONGEST_LINE + 7))
+    assert list(read_lines(tmp_path / "a.en", "skip")) == ["before", None]
+
+
+@pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
+def test_a_line_of_ten_megabytes_is_never_held_whole(tmp_path, name):
+    path = write(tmp_path / name, [b"before", b"x" * 10_000_000, b"after"])
+    tracemalloc.start()
+    try:
+        assert list(read_lines(path, "skip")) == ["before", None, "after"]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def damaged(raw: bytes, how: str) -> bytes:
+    middle = len(raw) // 2
+    return {
+        "truncated": raw[:middle],
+        "without its end": raw[:-4],
+        "flipped byte": raw[:middle] + bytes([raw[middle] ^ 0xFF]) + raw[middle + 1 :],
+        "not gzip": b"plain text\n",
+        "rubbish after it": raw + b"rubbish",
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["truncated", "without its end", "flipped byte", "not gzip", "rubbish after it"])
+@pytest.mark.parametrize("bad_lines", ["error", "skip"])
+def test_a_damaged_gz_is_an_error_that_names_the_file(tmp_path, how, bad_lines):
+    whole = gzip.compress("".join(f"line {n} {n * n}\n" for n in range(5000)).encode(), mtime=0)
+    path = tmp_path / "a.en.gz"
+    path.write_bytes(damaged(whole, how))
+    assert str(path) in error_of(read_lines, path, bad_lines).what
+
+
+# --- The hold-out split ----------------------------------------------------------------------------------
+
+MANY = [(f"sentence {n % 4000}", f"Satz {n}") for n in range(6000)]  # a third of the sources stand twice
+
+
+@pytest.fixture
+def divided(tmp_path) -> dict[str, list[tuple[str, str]]]:
+    train = write_aligned(tmp_path, pairs=MANY)
+    return {name: list(source) for name, source in splits(settings(tmp_path, train=train, held_out=0.1)).items()}
+
+
+def test_every_pair_falls_on_exactly_one_side(divided):
+    assert Counter(pair for pairs in divided.values() for pair in pairs) == Counter(MANY)
+
+
+def test_no_source_sentence_is_on_two_sides(divided):
+    sides = [{source for source, _ in pairs} for pairs in divided.values()]
+    assert all(sides)
+    assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
+
+
+def test_the_shares_are_about_what_was_asked_for(divided):
+    # 4,000 sources at 10 %: a standard deviation is 0.5 %.
+    assert abs(len(divided["valid"]) / len(MANY) - 0.1) < 0.02
+    assert abs(len(divided["test"]) / len(MANY) - 0.1) < 0.02
+
+
+def test_the_order_of_the_file_is_kept_on_every_side(divided):
+    place = {pair: index for index, pair in enumerate(MANY)}
+    for pairs in divided.values():
+        places = [place[pair] for pair in pairs]
+        assert places == sorted(places)
+
+
+def test_the_split_is_the_same_every_time_and_does_not_move_when_the_corpus_grows(tmp_path, divided):
+    train = write_aligned(tmp_path, "more", pairs=[("new", "neu"), *reversed(MANY)])
+    again = splits(settings(tmp_path, train=train, held_out=0.1))
+    for name, pairs in divided.items():
+        assert set(pairs) <= set(again[name])
+
+
+def test_which_split_never_changes():
+    """A change here moves sentences of finished runs from test to train."""
+    found = [which_split(f"sentence {n}", 0.2) for n in range(12)]
+    assert " ".join(found) == "train valid test test valid train train train train train valid valid"
+
+
+@pytest.mark.parametrize("named", ["valid", "test"])
+def test_when_one_split_is_named_only_the_other_is_held_out(tmp_path, named):
+    train = write_aligned(tmp_path, pairs=MANY)
+    other = {"valid": "test", "test": "valid"}[named]
+    extra = {named: write_aligned(tmp_path, "extra", PAIRS)}
+    sources = splits(settings(tmp_path, train=train, held_out=0.1, **extra))
+    assert list(sources[named]) == PAIRS
+    assert Counter([*sources["train"], *sources[other]]) == Counter(MANY)
+    assert abs(len(list(sources[other])) / len(MANY) - 0.1) < 0.02
+
+
+def test_nothing_is_held_out_when_both_are_named(tmp_path):
+    train = write_aligned(tmp_path, pairs=MANY)
+    extra = write_aligned(tmp_path, "extra", PAIRS)
+    sources = splits(settings(tmp_path, train=train, valid=extra, test=extra, held_out=0.3))
+    assert list(sources["train"]) == MANY
+
+
+# --- The fingerprint -------------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_stays_while_the_text_does(tmp_path):
+    train = write_aligned(tmp_path)
+    named = settings(tmp_path, train=train)
+    first = {name: source.fingerprint() for name, source in splits(named).items()}
+    write_aligned(tmp_path)
+    assert {name: source.fingerprint() for name, source in splits(named).items()} == first
+    assert len(set(first.values())) == 3
+
+
+def test_the_fingerprint_changes_with_the_text_and_with_how_it_is_read(tmp_path):
+    train = write_aligned(tmp_path, pairs=[("a\tb", "c\td"), ("e\tf", "g\th")])
+    ways = [
+        settings(tmp_path, train=train),
+        settings(tmp_path, train=train[::-1]),
+        settings(tmp_path, train=[[train[0]], [train[1]]]),
+        settings(tmp_path, train=[[train[0]], [train[1]]], columns=[1, 0]),
+        settings(tmp_path, train=train, held_out=0.2),
+        settings(tmp_path, train=train, bad_lines="skip"),
+        settings(tmp_path, train=train, valid=train),
+    ]
+    prints = {splits(way)["train"].fingerprint() for way in ways}
+    write_aligned(tmp_path, pairs=[("a\tb", "c\td"), ("e\tf", "g\tH")])
+    prints.add(splits(ways[0])["train"].fingerprint())
+    assert len(prints) == len(ways) + 1
