@@ -101,13 +101,17 @@ class PairStream:
         max_length: int,
         dropout: tuple[BpeDropout, BpeDropout] | None = None,
     ):
-        self.shards, self.rectangle, self.seed, self.max_length, self.dropout = (
-            shards,
-            rectangle,
-            seed,
-            max_length,
-            dropout,
-        )
+        self.shards, self.rectangle = shards, rectangle
+        self.seed, self.max_length, self.dropout = seed, max_length, dropout
+        self._epoch_and_order: tuple[int, NDArray[np.int32]] | None = None
+        try:
+            fill([], rectangle)  # now, and not after an hour of gathering rows
+        except MemoryError:
+            raise RegardError(
+                f"A batch of {rectangle.rows:,} rows of {rectangle.target_length} tokens does not fit into memory.",
+                "training.tokens_per_batch is far too large for this machine.",
+                "Lower training.tokens_per_batch; training.micro_batches helps only with smaller excess.",
+            ) from None
         fits = (shards.source.lengths < max_length) & (shards.target.lengths < max_length)
         self.usable = np.flatnonzero(fits).astype(np.int32)
         self.too_long = len(shards) - len(self.usable)
@@ -133,8 +137,7 @@ class PairStream:
 
     def _window(self, epoch: int, window: int) -> tuple[PairShards, Rows]:
         """The pairs of one window, and the rows they are laid into."""
-        order = np.random.default_rng([self.seed, epoch]).permutation(self.usable)
-        chosen = order[window * WINDOW : (window + 1) * WINDOW].astype(np.int64)
+        chosen = self._order(epoch)[window * WINDOW : (window + 1) * WINDOW].astype(np.int64)
         pairs = PairShards(self.shards.source.take(chosen), self.shards.target.take(chosen))
         generator = np.random.default_rng([self.seed, epoch, window])
         if self.dropout:
@@ -148,6 +151,12 @@ class PairStream:
         packed = _pack(pairs, self.rectangle)
         # The last rows packed are the emptiest; spread them over the window.
         return pairs, [packed[index] for index in generator.permutation(len(packed))]
+
+    def _order(self, epoch: int) -> NDArray[np.int32]:
+        """The permutation of an epoch; the last one is kept, since its windows are asked for in turn."""
+        if self._epoch_and_order is None or self._epoch_and_order[0] != epoch:
+            self._epoch_and_order = (epoch, np.random.default_rng([self.seed, epoch]).permutation(self.usable))
+        return self._epoch_and_order[1]
 
 
 def in_order(shards: PairShards, rectangle: Rectangle) -> Iterator[PairBatch]:

@@ -12,6 +12,8 @@ from regard.data.tokenizers import END, PAD, START, TextTokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import sample
+from regard.errors import RegardError
+from regard.hardware import out_of_memory
 from regard.models.seq2seq import Seq2Seq
 
 
@@ -82,8 +84,22 @@ class Translator:
         if batch:
             yield batch
 
-    @torch.inference_mode()
     def _decode(
+        self, sources: list[list[int]], prefixes: list[list[int]], numbers: list[int], seed: int
+    ) -> list[list[Hypothesis]]:
+        try:
+            return self._search(sources, prefixes, numbers, seed)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            raise RegardError(
+                f"Out of memory on {self.device} while translating {len(sources)} sentences together.",
+                str(error).splitlines()[0][:200],
+                f"Set decoding.batch_tokens below {self.settings.batch_tokens}, or use a smaller beam.",
+            ) from None
+
+    @torch.inference_mode()
+    def _search(
         self, sources: list[list[int]], prefixes: list[list[int]], numbers: list[int], seed: int
     ) -> list[list[Hypothesis]]:
         settings = self.settings

@@ -101,7 +101,6 @@ def train_translation(config: Config, folder: RunFolder) -> dict[str, Any]:
         "peak_memory_bytes": peak_memory(hardware.device),
         "metrics": metrics,
     }
-    training_curves(folder.read_metrics(), folder.plots / "curves.png")
     folder.write_text("README.md", _readme(folder, summary))
     folder.write_json("summary.json", summary)
     return summary
@@ -198,6 +197,10 @@ class TranslationTask:
             ),
         )
         return metrics
+
+    def draw(self) -> None:
+        """The course of training so far, as a picture."""
+        training_curves(self.folder.read_metrics(), self.folder.plots / "curves.png")
 
     @torch.inference_mode()
     def loss_over(self, model: nn.Module, shards: PairShards) -> dict[str, float]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard import console
 from regard.hardware import Hardware
 
 WARM_UP = 3
@@ -23,6 +24,7 @@ class Backward:
 
     def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor], hardware: Hardware):
         self.model, self.hardware = model, hardware
+        self.plain_loss = loss
         self.loss = torch.compile(loss, dynamic=False) if hardware.compile else loss
         self.graphs: dict[tuple[torch.Size, ...], _Captured] = {}
 
@@ -36,8 +38,16 @@ class Backward:
         return self.graphs[shapes].replay(batch, targets)
 
     def compute(self, batch: Any, scale: Tensor) -> Tensor:
-        with self.hardware.autocast():
-            loss = self.loss(batch) * scale
+        try:
+            with self.hardware.autocast():
+                loss = self.loss(batch) * scale
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            # For instance where there is no C compiler: slower, but not the end.
+            console.warn(f"torch.compile does not work here ({str(error).splitlines()[0]}); going on without it.")
+            self.loss = self.plain_loss
+            return self.compute(batch, scale)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 

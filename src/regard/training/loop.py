@@ -63,6 +63,7 @@ class Task(Protocol):
     def batches(self, state: DataState) -> Iterator[tuple[Batch, DataState]]: ...
     def loss(self, model: nn.Module, batch: Any) -> Tensor: ...
     def validate(self, model: nn.Module, step: int) -> dict[str, float]: ...
+    def draw(self) -> None: ...
 
 
 class Interrupted(Exception):
@@ -207,6 +208,7 @@ class Trainer:
             self.model.eval()
             metrics = self.task.validate(self.model, step)
         self.folder.append_metrics({"step": step} | {f"valid_{name}": value for name, value in metrics.items()})
+        self.task.draw()
         shown = " · ".join(f"{name} {value:.3f}" for name, value in metrics.items())
         console.say(f"step {step:,}: validation {shown}")
         self.progress.metrics = metrics
