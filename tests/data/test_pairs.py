@@ -275,12 +275,15 @@ def damaged(raw: bytes, how: str) -> bytes:
         "truncated": raw[:middle],
         "without its end": raw[:-4],
         "flipped byte": raw[:middle] + bytes([raw[middle] ^ 0xFF]) + raw[middle + 1 :],
+        "impossible code": raw[:10] + b"\xff" + raw[11:],  # the first byte of the compressed stream
         "not gzip": b"plain text\n",
         "rubbish after it": raw + b"rubbish",
     }[how]
 
 
-@pytest.mark.parametrize("how", ["truncated", "without its end", "flipped byte", "not gzip", "rubbish after it"])
+@pytest.mark.parametrize(
+    "how", ["truncated", "without its end", "flipped byte", "impossible code", "not gzip", "rubbish after it"]
+)
 @pytest.mark.parametrize("bad_lines", ["error", "skip"])
 def test_a_damaged_gz_is_an_error_that_names_the_file(tmp_path, how, bad_lines):
     whole = gzip.compress("".join(f"line {n} {n * n}\n" for n in range(5000)).encode(), mtime=0)

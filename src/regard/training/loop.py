@@ -125,9 +125,9 @@ class Trainer:
                 loss, norm = self._update(step, batch)
                 self.progress.step = step
                 window.add(loss, norm, batch.targets, time.perf_counter() - started)
+                show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} tokens/s")
                 if step % self.settings.log_every == 0:
                     self._log(step, window)
-                    show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} tokens/s")
                     window = _Window()
                 self._after(step)
                 self.progress.seconds += time.perf_counter() - started
