@@ -7,6 +7,7 @@ A recipe is a TOML file with these sections. What a recipe leaves out takes the 
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -26,7 +27,7 @@ FileList = list[str] | list[list[str]]
 class Settings(BaseModel):
     """Frozen, strict, and closed: an unknown key or a wrong type is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class DataSettings(Settings):
@@ -40,7 +41,7 @@ class DataSettings(Settings):
     columns: list[NotNegative] = Field(
         [0, 1], min_length=2, max_length=2, description="source and target column of a TSV"
     )
-    held_out: Share = Field(0.01, description="share of train kept aside for each of valid and test")
+    held_out: float = Field(0.01, ge=0.0, lt=0.5, description="share of train kept aside for each of valid and test")
     bad_lines: Literal["error", "skip"] = Field("error", description="invalid UTF-8 or a line over 1 MB: error · skip")
     max_length: Positive = Field(128, description="longer sentences, in tokens, are left out of training")
     cache: str = Field("", description="folder for tokenised data; empty: the user's cache folder")
@@ -315,7 +316,9 @@ def validate(tree: Mapping[str, Any]) -> Config:
         raise UsageError(
             f"The setting '{key}' cannot be {value!r}.",
             first["msg"] + ".",
-            f"'{keys[-1]}' is: {_description(keys)}." if keys else "Run `regard init translate` for the form.",
+            f"'{keys[-1]}' is: {_description(keys)}."
+            if keys and _description(keys)
+            else "Run `regard init translate` for the form.",
         ) from None
 
 
@@ -377,8 +380,8 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return f'"{escaped}"'
+        # A JSON string is a TOML string, but for one character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     return repr(value)

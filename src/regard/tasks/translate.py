@@ -117,12 +117,13 @@ def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
     with console.progress(0, "tokenising") as show:
         train = tokenise(sources["train"], tokenizers.both(), cache, lambda done: show(done, "pairs"))
     valid = tokenise(sources["valid"], tokenizers.both(), cache)
-    for name, count in (("training", len(train)), ("validation", len(valid))):
+    found = {"training": len(train), "validation": len(valid), "test": any(True for _ in not_empty(sources["test"]))}
+    for name, count in found.items():
         if not count:
             raise RegardError(
                 f"The {name} data is empty.",
                 "No pair has text on both sides.",
-                "Check the files named in [data]; with few pairs, name a validation file or raise data.held_out.",
+                "Check the files named in [data]; with few pairs, name files for it or raise data.held_out.",
             )
     valid_text = list(itertools.islice(not_empty(sources["valid"]), MOST_VALIDATION_SENTENCES))
     return PreparedPairs(tokenizers, train, valid, valid_text, sources["test"])

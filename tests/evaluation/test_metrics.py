@@ -1,0 +1,106 @@
+"""Scores: the same as sacreBLEU called directly, with its signature and an interval."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+import sacrebleu
+
+from regard.data.samples import english_german
+from regard.evaluation.metrics import Score, bleu, translation_scores
+
+REFERENCES = [german for _, german in english_german.pairs(60, seed=9)]
+
+
+def worsened(text: str, draw: random.Random) -> str:
+    """A translation with words left out, doubled, or in another case."""
+    words = []
+    for word in text.split():
+        words += draw.choice([[word], [word], [word], [], [word, word], [word.upper()]])
+    return " ".join(words)
+
+
+HYPOTHESES = [worsened(text, random.Random(n)) for n, text in enumerate(REFERENCES)]
+
+
+@pytest.fixture(scope="module")
+def scores() -> dict[str, Score]:
+    return {score.name: score for score in translation_scores(HYPOTHESES, REFERENCES)}
+
+
+def test_the_scores_are_bleu_cased_and_lower_cased_and_chrf(scores):
+    assert list(scores) == ["bleu", "bleu_lowercase", "chrf"]
+
+
+def test_the_scores_equal_sacrebleu_called_directly(scores):
+    references = [REFERENCES]
+    assert scores["bleu"].value == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, references).score)
+    assert scores["bleu_lowercase"].value == pytest.approx(
+        sacrebleu.corpus_bleu(HYPOTHESES, references, lowercase=True).score
+    )
+    assert scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, references).score)
+    assert bleu(HYPOTHESES, REFERENCES) == pytest.approx(scores["bleu"].value)
+
+
+def test_case_counts_for_bleu_and_not_for_lower_cased_bleu(scores):
+    assert scores["bleu_lowercase"].value > scores["bleu"].value + 1
+    lowered = [text.lower() for text in REFERENCES]
+    found = {score.name: score.value for score in translation_scores(lowered, REFERENCES, bootstrap=False)}
+    assert found["bleu"] < 60
+    assert found["bleu_lowercase"] == pytest.approx(100)
+
+
+def test_the_signature_says_how_it_was_measured(scores):
+    for name, case in (("bleu", "case:mixed"), ("bleu_lowercase", "case:lc")):
+        parts = scores[name].signature.split("|")
+        assert {"nrefs:1", "bs:1000", case, "eff:no", "tok:13a", "smooth:exp"} <= set(parts)
+        assert f"version:{sacrebleu.__version__}" in parts
+    parts = scores["chrf"].signature.split("|")
+    assert {"nrefs:1", "case:mixed", "nc:6", "nw:0", "space:no", f"version:{sacrebleu.__version__}"} <= set(parts)
+
+
+def test_the_interval_is_what_resampling_gives(scores):
+    for score in scores.values():
+        assert 0.5 < score.interval < 20
+    again = {score.name: score for score in translation_scores(HYPOTHESES, REFERENCES)}
+    assert again == scores
+
+
+def test_more_sentences_give_a_narrower_interval():
+    few, many = (translation_scores(HYPOTHESES[:n], REFERENCES[:n])[0].interval for n in (8, 60))
+    assert many < few
+
+
+def test_one_sentence_or_no_bootstrap_gives_no_interval():
+    for found in (
+        translation_scores(HYPOTHESES[:1], REFERENCES[:1]),
+        translation_scores(HYPOTHESES, REFERENCES, bootstrap=False),
+    ):
+        assert [score.interval for score in found] == [None, None, None]
+        assert all("bs:" not in score.signature for score in found)
+    assert translation_scores(REFERENCES[:1], REFERENCES[:1])[0].value == pytest.approx(100)
+
+
+def test_a_perfect_translation_scores_100():
+    for score in translation_scores(REFERENCES, REFERENCES):
+        assert score.value == pytest.approx(100)
+        assert score.interval == pytest.approx(0)
+    assert bleu(REFERENCES, REFERENCES) == pytest.approx(100)
+
+
+def test_empty_and_wrong_translations_score_nothing():
+    for hypotheses in ([""] * len(REFERENCES), ["0 1 2 3 4 5"] * len(REFERENCES)):
+        for score in translation_scores(hypotheses, REFERENCES, bootstrap=False):
+            assert score.value < 1
+
+
+def test_a_score_becomes_json(scores):
+    tree = json.loads(json.dumps(scores["bleu"].to_json()))
+    assert tree == {
+        "name": "bleu",
+        "value": scores["bleu"].value,
+        "interval": scores["bleu"].interval,
+        "signature": scores["bleu"].signature,
+    }
