@@ -28,7 +28,7 @@ def train(
     config = read_recipe(recipe, overrides, data)
     if resume and _is_run(recipe):
         out = out or recipe
-    place = Path(out) if out else Path("runs") / config.recipe
+    place = Path(out) if out else Path("runs") / (config.recipe if _is_run(recipe) else Path(recipe).stem)
     if resume and _is_run(place):
         folder = RunFolder.open(place)
         config = _same_run(folder.read_config(), config, moved=data is not None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import islice
 from pathlib import Path
+from queue import Queue
 from typing import Any, TextIO
 
 from regard.data.pairs import LONGEST_LINE, read_lines
@@ -44,11 +45,9 @@ def translate_lines(
     model = Run(run, device)
     if best > 1:
         decoding["beam"] = max(best, decoding.get("beam", model.config.decoding.beam))
-    lines = _input_lines(file)
     numbered = 0
     with _destination(output) as out:
-        # From a person or a slow pipe, lines come one by one and are answered one by one.
-        while chunk := list(islice(lines, 1 if file is None and sys.stdin.isatty() else LINES_AT_ONCE)):
+        for chunk in _chunks(_input_lines(file)):
             texts = [(index, line) for index, line in enumerate(chunk) if line.strip()]
             prefixes = [prefix] * len(texts) if prefix else None
             found = model.translations(
@@ -61,6 +60,41 @@ def translate_lines(
                 out.write(_shown(line, hypotheses[:best], best, as_json))
             out.flush()
             numbered += len(texts)
+
+
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """The lines that are there, up to so many; waits only when there is none.
+
+    A file comes in large chunks, which are quick to translate; a line typed by a person, or written by a
+    slow program, is answered at once.
+    """
+    ready: Queue[str | BaseException | None] = Queue(maxsize=4 * LINES_AT_ONCE)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                ready.put(line)
+            ready.put(None)
+        except BaseException as error:
+            ready.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    ended: BaseException | None = None
+    while True:
+        chunk: list[str] = []
+        while len(chunk) < LINES_AT_ONCE and not (chunk and ready.empty()):
+            item = ready.get()
+            if isinstance(item, str):
+                chunk.append(item)
+                continue
+            ended = item or EOFError()
+            break
+        if chunk:
+            yield chunk
+        if isinstance(ended, EOFError):
+            return
+        if ended:
+            raise ended
 
 
 def _input_lines(file: Path | None) -> Iterator[str]:

@@ -1,0 +1,274 @@
+"""Every verb, from a recipe to a picture, through the installed command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from command import REGARD, Result, environment, regard, running, tree
+from safetensors import safe_open
+
+import regard as api
+
+VERBS = ["demo", "recipes", "init", "train", "evaluate", "translate", "explain", "doctor"]
+LINES = ["The dog sees a cat.", "", "An old farmer helps the child.", "   ", "The cat sleeps.", "A child reads.", ""]
+
+
+# ---------------------------------------------------------------- help, recipes, unknown verbs
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys\n"
+        "from regard.cli import main\n"
+        f"for arguments in [['--help'], *([verb, '--help'] for verb in {VERBS})]:\n"
+        "    sys.argv = ['regard', *arguments]\n"
+        "    try: main()\n"
+        "    except SystemExit as leave: assert not leave.code\n"
+        # typer itself asks for pydantic when it shows a verb's options.
+        "    heavy = {'torch', 'numpy', *(['pydantic'] if len(arguments) == 1 else [])}\n"
+        "    assert not heavy & set(sys.modules), arguments\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.count("Usage: ") == len(VERBS) + 1
+
+
+def test_without_a_verb_help_is_shown():
+    shown = regard().stdout
+    assert shown == regard("--help").stdout
+    assert all(f"  {verb} " in shown for verb in VERBS)
+
+
+def test_an_unknown_verb_suggests_the_nearest():
+    assert regard("trian", code=2).error == [
+        "Error: There is no verb 'trian'.",
+        "The command could not be understood.",
+        "Did you mean 'train'?",
+    ]
+
+
+def test_recipes_are_listed_one_a_line():
+    lines = regard("recipes").stdout.splitlines()
+    listed = json.loads(regard("recipes", "--json").stdout)
+    assert {"demo", "starter"} <= listed.keys()
+    assert [line.split()[0] for line in lines] == list(listed)
+    assert all(listed.values())
+
+
+def test_what_init_prints_is_complete_and_trains(corpus: Path, tmp_path: Path):
+    text = regard("init", "translate").stdout
+    assert all(" # " in line for line in text.splitlines() if "=" in line)
+    names = [str(corpus / name) for name in ("train.en", "train.de")]
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text.replace(_line(text, "train = "), f"train = {json.dumps(names)}"), encoding="utf-8")
+    small = ["training.steps=2", "training.validate_every=2", "training.tokens_per_batch=256", "decoding.beam=1"]
+    small += ["model.width=16", "model.layers=1", "tokenizer.vocabulary=300"]
+    shown = regard("train", mine, *small, cwd=tmp_path)
+    made = tmp_path / "runs" / "mine"
+    assert str(made) in shown.stdout.splitlines(), "the absolute path of what was made is printed"
+    assert shown.stdout.count("  regard explain runs/mine") == 1, "and what to do next"
+    assert tomllib.loads((made / "config.toml").read_text())["data"]["train"] == names
+
+
+def _line(text: str, start: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(start))
+
+
+# ---------------------------------------------------------------- the run folder
+
+
+def test_training_prints_its_summary_as_json(training: tuple[Path, Result]):
+    run, result = training
+    printed = json.loads(result.stdout)
+    assert printed.pop("run") == str(run)
+    assert printed == json.loads((run / "summary.json").read_text())
+    assert printed.keys() >= {"task", "recipe", "seed", "steps", "seconds", "parameters", "device", "metrics"}
+    assert (printed["task"], printed["recipe"], printed["seed"], printed["steps"]) == ("translate", "tiny", 1, 120)
+    assert printed["metrics"].keys() == {"loss", "perplexity", "bleu", "bleu_lowercase", "chrf"}
+
+
+def test_a_run_folder_holds_all_that_it_promises(run: Path):
+    held = {str(path) for path in tree(run)}
+    checkpoint = {"model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"}
+    assert held >= {
+        "config.toml",
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "metrics.jsonl",
+        "summary.json",
+        "environment.json",
+        "README.md",
+        "plots/curves.png",
+        "samples/step-60.txt",
+        "samples/step-120.txt",
+        *(f"checkpoints/step-{step}/{name}" for step in (90, 120) for name in checkpoint),
+    }
+    assert (run / "checkpoints" / "last").readlink() == Path("step-120")
+    assert (run / "checkpoints" / "best").resolve().name in ("step-60", "step-120")
+    assert not [path for path in held if Path(path).name.startswith(".")], "no temporary file is left"
+    steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert steps == sorted(steps)
+    assert steps[-1] == 120
+    assert (run / "plots" / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_in_a_run_folder_is_a_pickle(run: Path):
+    for path in (path for path in run.rglob("*") if path.is_file()):
+        if path.suffix == ".safetensors":
+            with safe_open(path, "pt") as file:
+                assert file.keys()
+        else:
+            # A pickle starts with its protocol; torch.save makes a zip.
+            assert not path.read_bytes().startswith((b"\x80", b"PK\x03\x04")), path
+
+
+# ---------------------------------------------------------------- translate, the filter
+
+
+@pytest.fixture(scope="module")
+def translated(run: Path) -> str:
+    return regard("translate", run, stdin="\n".join(LINES) + "\n").stdout
+
+
+def test_a_line_in_is_a_line_out_in_order_and_as_the_python_api_gives_it(run: Path, translated: str):
+    sentences = [line for line in LINES if line.strip()]
+    texts = iter(api.load(run).translate(sentences))
+    expected = [next(texts) if line.strip() else "" for line in LINES]
+    assert len({*expected}) == len(sentences) + 1, "sentences alike would hide a wrong order"
+    assert translated == "".join(text + "\n" for text in expected)
+
+
+def test_a_file_and_a_gzipped_file_give_the_same_as_standard_input(run: Path, translated: str, tmp_path: Path):
+    # A byte-order mark and Windows line ends are not text, and the last line needs no end.
+    raw = b"\xef\xbb\xbf" + "\r\n".join(LINES).encode() + b"\r"
+    (tmp_path / "lines.txt").write_bytes(raw)
+    (tmp_path / "lines.txt.gz").write_bytes(gzip.compress(raw))
+    plain = regard("translate", run, tmp_path / "lines.txt", "-o", tmp_path / "out.txt")
+    assert plain.stdout == ""
+    assert regard("translate", run, tmp_path / "lines.txt.gz").stdout == translated
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8") == translated
+    assert tree(tmp_path) == {Path("lines.txt"), Path("lines.txt.gz"), Path("out.txt")}
+
+
+def test_the_reader_may_leave_early(run: Path):
+    with running("translate", run, "--beam", "1", stdin=subprocess.PIPE) as process:
+        assert process.stdout and process.stdin
+        process.stdout.close()
+        process.stdin.write(b"The dog sees a cat.\n")
+        process.stdin.close()
+        process.stdin = process.stdout = None
+        stderr = process.stderr.read().decode() if process.stderr else ""
+        assert process.wait() == 1
+    assert stderr == ""
+
+
+def test_the_best_of_n_is_the_translation_without_n(run: Path, translated: str):
+    shown = regard("translate", run, "--best", "2", stdin="\n".join(LINES) + "\n").stdout
+    blocks = [block.splitlines() for block in shown.removesuffix("\n").split("\n\n")]
+    found = [line for block in blocks for line in block if line]
+    scores = [float(line.split("\t")[0]) for line in found]
+    texts = [line.split("\t")[1] for line in found]
+    assert len(found) == 2 * sum(bool(line.strip()) for line in LINES)
+    assert texts[::2] == [line for line in translated.splitlines() if line]
+    assert all(first >= second for first, second in zip(scores[::2], scores[1::2], strict=True))
+    assert all(first != second for first, second in zip(texts[::2], texts[1::2], strict=True))
+
+
+def test_every_translation_starts_with_the_prefix(run: Path):
+    shown = regard("translate", run, "--prefix", "Der Hund", "--json", stdin="\n".join(LINES) + "\n").stdout
+    records = [json.loads(line) for line in shown.splitlines()]
+    assert [record["source"] for record in records] == LINES
+    for record in records:
+        texts = [found["text"] for found in record["translations"]]
+        assert len(texts) == bool(record["source"].strip())
+        assert all(text.startswith("Der Hund") for text in texts)
+
+
+def test_a_seed_decides_what_is_sampled(run: Path):
+    sentences = ["The dog sees a cat.", "An old farmer helps the child.", "The cat sleeps."]
+    first, second = (
+        regard("translate", run, "--temperature", "1", "--seed", seed, stdin="\n".join(sentences)).stdout
+        for seed in ("5", "6")
+    )
+    assert first != second
+    assert first.splitlines() == api.load(run).translate(sentences, temperature=1.0, seed=5)
+
+
+# ---------------------------------------------------------------- the other verbs
+
+
+def test_evaluate_gives_the_figures_of_the_summary(run: Path):
+    found = json.loads(regard("evaluate", run, "--json").stdout)
+    summary = json.loads((run / "summary.json").read_text())["metrics"]
+    assert found["sentences"] == 40
+    assert found["metrics"] == {name: summary[name] for name in ("bleu", "bleu_lowercase", "chrf")}
+    assert {score["name"] for score in found["scores"]} == found["metrics"].keys()
+    assert all(score["signature"] and score["interval"] >= 0 for score in found["scores"])
+
+
+def test_evaluate_scores_other_files_and_keeps_the_translations(run: Path, corpus: Path, tmp_path: Path):
+    out = tmp_path / "out.de"
+    shown = regard("evaluate", run, corpus / "valid.en", corpus / "valid.de", "--beam", "1", "-o", out).stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["bleu", "bleu_lowercase", "chrf"]
+    sources = (corpus / "valid.en").read_text(encoding="utf-8").splitlines()
+    assert out.read_text(encoding="utf-8").splitlines() == api.load(run).translate(sources, beam=1)
+
+
+def test_explain_draws_a_picture(run: Path, tmp_path: Path):
+    picture = tmp_path / "attention.png"
+    found = json.loads(regard("explain", run, "The dog sees a cat.", "-o", picture, "--json").stdout)
+    assert found["picture"] == str(picture)
+    assert found["translation"] == api.load(run).translate("The dog sees a cat.")[0]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_doctor_examines_the_data_of_a_folder(corpus: Path):
+    found = json.loads(regard("doctor", "--data", corpus, "--json").stdout)
+    assert found["machine"]["torch"]
+    assert found["advice"]
+    data = found["data"]
+    # Held-out files that are there are used; else shares of train are.
+    assert sum(data[split]["pairs"] for split in ("train", "valid", "test")) in (1000, 1080)
+    assert 259 < data["vocabulary"] <= 10_000
+
+
+def test_doctor_shows_a_table_for_a_recipe(tiny_recipe: Path):
+    shown = regard("doctor", tiny_recipe).stdout
+    rows = {line[:24].strip(): line[24:].split() for line in shown.splitlines()}
+    assert rows["pairs"] == ["1,000", "40", "40"]
+
+
+def test_demo_shows_a_run_that_is_already_there(run: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(run, tmp_path / "demo", symlinks=True))
+    found = json.loads(regard("demo", "--out", copy, "--json").stdout)
+    assert found["run"] == str(copy)
+    assert len(found["translations"]) == 5
+    assert Path(found["picture"]).read_bytes().startswith(b"\x89PNG")
+
+
+# ---------------------------------------------------------------- colour
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_colour_is_for_terminals_that_want_it(no_color: bool):
+    ours, theirs = pty.openpty()
+    wish = {"NO_COLOR": "1"} if no_color else {}
+    try:
+        code = subprocess.run([REGARD, "trian"], stderr=theirs, env=environment() | wish, check=False).returncode
+        shown = os.read(ours, 4096).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert code == 2
+    assert "Error:" in shown
+    assert ("\x1b[" in shown) is not no_color
