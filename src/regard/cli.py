@@ -31,7 +31,18 @@ app = typer.Typer(
 
 STOPPED = 130
 
-RunArgument = Annotated[Path, typer.Argument(help="A run folder, made by `regard train`.", show_default=False)]
+
+def _checked(path: Path) -> Path:
+    """A run folder with its settings, looked at before anything heavy is imported."""
+    from regard.training.folder import RunFolder
+
+    RunFolder.open(path).read_config()
+    return path
+
+
+RunArgument = Annotated[
+    Path, typer.Argument(help="A run folder, made by `regard train`.", show_default=False, callback=_checked)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 OverridesArgument = Annotated[
@@ -174,14 +185,14 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Draw what a model looked at: every layer and head of its cross-attention, or its position encodings."""
-    from regard.explain import pictures
-
-    if what not in pictures.KINDS:
-        raise UsageError(f"Nothing is drawn for '{what}'.", "It is no picture.", did_you_mean(what, pictures.KINDS))
     if what != "positions" and not text.strip():
         raise UsageError("A sentence is missing.", f"'{what}' is drawn for a sentence.", 'Add one: "A dog sleeps."')
     if output.suffix.lower() != ".png":
         raise UsageError(f"'{output}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
+    from regard.explain import pictures
+
+    if what not in pictures.KINDS:
+        raise UsageError(f"Nothing is drawn for '{what}'.", "It is no picture.", did_you_mean(what, pictures.KINDS))
     found = pictures.draw(run, text, output, what, target, device)
     _print(found, as_json, lambda content: content["picture"])
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import Config, resolve, to_toml, validate
+from regard.data.pairs import splits
 from regard.errors import RegardError, UsageError
 from regard.training.folder import RunFolder
 
@@ -33,6 +34,7 @@ def train(
         folder = RunFolder.open(place)
         config = _same_run(folder.read_config(), config, moved=data is not None)
         return folder.path.resolve(), _train(config, folder)
+    splits(config.data)  # every file that is named is there
     folder = RunFolder.create(place, config)
     try:
         summary = _train(config, folder)

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from queue import Queue
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.data.pairs import LONGEST_LINE, read_lines
-from regard.decoding.translate import Translation
 from regard.errors import RegardError, UsageError
-from regard.run import Run
+
+if TYPE_CHECKING:
+    from regard.decoding.translate import Translation
 
 LINES_AT_ONCE = 512  # read, sorted by length and translated together
 
@@ -42,6 +43,8 @@ def translate_lines(
         )
     if file is not None and not file.is_file():
         raise RegardError(f"The file '{file}' is missing.", "It was to be translated.", "Check the path.")
+    from regard.run import Run  # here: torch takes a second or two, and the mistakes above are told without it
+
     model = Run(run, device)
     if best > 1:
         decoding["beam"] = max(best, decoding.get("beam", model.config.decoding.beam))
@@ -101,7 +104,8 @@ def _input_lines(file: Path | None) -> Iterator[str]:
     if file is not None:
         yield from (line for line in read_lines(file) if line is not None)
         return
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
+    # Not sys.stdin: Python cannot end while a thread waits in it, as after an error in the middle of the input.
+    for number, raw in enumerate(open(sys.stdin.fileno(), "rb", closefd=False), start=1):  # noqa: SIM115
         if len(raw) > LONGEST_LINE:
             raise RegardError(
                 f"Line {number:,} of the input is longer than {LONGEST_LINE:,} bytes.",

@@ -66,7 +66,7 @@ MISTAKES = {
     "existing folder": Mistake("train {recipe} --out {run}", ("already there", "--resume", "--out DIR")),
     "place that cannot be written": Mistake("train {recipe} --out {recipe}/run", ("Cannot make the run folder",)),
     "resume with another width": Mistake(
-        "train {recipe} --out {run} --resume model.width=16", ("model.width = 16", "started with 64"), 2
+        "train {run} --resume model.width=16", ("model.width = 16", "started with 64"), 2
     ),
     "resume with other data": Mistake(
         'train {run} --resume data.train=["{corpus}/test.en","{corpus}/test.de"]', ("data.train", "train.en"), 2
@@ -88,11 +88,7 @@ MISTAKES = {
     "invalid UTF-8 on standard input": Mistake(
         "translate {run} -o new.txt", ("Line 2 of the input is not valid UTF-8",), stdin=b"fine\nbad \xff\n"
     ),
-    "line of 10 MB on standard input": Mistake(
-        "translate {run} -o new.txt", ("Line 1 of the input is longer than 1,000,000",), stdin=b"a" * 10_000_000
-    ),
-    "no beam": Mistake("translate {run} --beam 0", ("'decoding.beam' cannot be 0",), 2, b"fine\n"),
-    "n best samples": Mistake("translate {run} --best 3 --temperature 1", ("do not go together",), 2, b"fine\n"),
+    "n best samples": Mistake("translate {run} --best 3 --temperature 1", ("do not go together",), 2),
 }
 
 
@@ -130,7 +126,6 @@ def test_a_mistake_gets_three_lines_and_leaves_nothing(
 ):
     before = tree(bad), tree(run), tree(corpus)
     words = mistake.command.split(" ")
-    # A long path is no reason to break a line, and braces in a setting are not ours.
     places = {"{bad}": bad, "{corpus}": corpus, "{recipe}": tiny_recipe, "{run}": run}
     for name, place in places.items():
         words = [word.replace(name, str(place)) for word in words]

@@ -7,13 +7,14 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from command import REGARD, Result, environment, regard, running, tree
+from command import PATIENCE, REGARD, Result, environment, regard, running, tree
 from safetensors import safe_open
 
 import regard as api
@@ -170,6 +171,18 @@ def test_the_reader_may_leave_early(run: Path):
         stderr = process.stderr.read().decode() if process.stderr else ""
         assert process.wait() == 1
     assert stderr == ""
+
+
+def test_a_line_is_answered_before_the_next_is_written_and_ctrl_c_ends_quietly(run: Path):
+    with running("translate", run, stdin=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        for sentence in ("The dog sees a cat.", "The cat sleeps."):
+            process.stdin.write(sentence.encode() + b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline().decode() == api.load(run).translate(sentence)[0] + "\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        assert process.stderr and process.stderr.read() == b"Stopped.\n"
 
 
 def test_the_best_of_n_is_the_translation_without_n(run: Path, translated: str):

@@ -79,7 +79,7 @@ def alignment(weights: ArrayLike, sources: Sequence[str], targets: Sequence[str]
 def positions_heatmap(codes: ArrayLike, path: Path, title: str) -> None:
     """Position encodings: one row a position, one column a channel."""
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    largest = float(np.abs(codes).max())
+    largest = float(np.abs(np.asarray(codes)).max())
     image = axis.imshow(codes, aspect="auto", cmap="RdBu_r", interpolation="nearest", vmin=-largest, vmax=largest)
     axis.set_xlabel("channel")
     axis.set_ylabel("position")

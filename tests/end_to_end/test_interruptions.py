@@ -1,0 +1,199 @@
+"""Whatever stops a training, going on with it gives the same bytes as never stopping."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shlex
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command import Result, finish, regard, running, tree, wait_until
+
+from regard.files import sha256
+
+SETTINGS = [
+    "training.steps=40",
+    "training.tokens_per_batch=1024",
+    "training.validate_every=20",
+    "training.validate_bleu=false",
+    "training.save_every=5",
+    "training.keep_checkpoints=5",
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbed."""
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    regard("train", tiny_recipe, *SETTINGS, "--out", out)
+    return out
+
+
+@pytest.fixture
+def copy(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run", symlinks=True))
+
+
+def newest(run: Path) -> int:
+    """The newest step that has a checkpoint; 0 if there is none."""
+    return max((int(path.name.removeprefix("step-")) for path in run.glob("checkpoints/step-*")), default=0)
+
+
+def losses(run: Path) -> list[tuple[int, float]]:
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(record["step"], record["valid_loss"]) for record in records if "valid_loss" in record]
+
+
+def check_same(run: Path, whole: Path) -> None:
+    """The same model, figures and files; only the time it took may differ."""
+    assert sha256(run / "model.safetensors") == sha256(whole / "model.safetensors")
+    assert losses(run) == losses(whole)
+    summaries = [json.loads((folder / "summary.json").read_text()) for folder in (run, whole)]
+    assert summaries[0]["metrics"] == summaries[1]["metrics"]
+    assert not [path for path in tree(run) if path.name.startswith(".")], "a temporary file is left"
+
+
+# ---------------------------------------------------------------- signals
+
+
+def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(tiny_recipe: Path, whole: Path, tmp_path: Path):
+    command = ["train", tiny_recipe, *SETTINGS, "--out", "my run"]
+    run = tmp_path / "my run"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = newest(run)
+        with running(*command, cwd=tmp_path) as process:
+            wait_until(lambda before=before: newest(run) > before, process)
+            process.send_signal(number)
+            result = finish(process)
+        assert result.code == 130
+        assert result.stdout == ""
+        assert f"Stopped. Step {newest(run)} is saved. Go on with: " in result.stderr
+        command = shlex.split(result.stderr.splitlines()[-1].partition("Go on with: ")[2])[1:]
+        assert command == ["train", "my run", "--resume"]
+    assert 5 < (stopped_at := newest(run)) < 40, "it must have been stopped on the way"
+    result = regard(*command, cwd=tmp_path)
+    assert resumed_from(result) == stopped_at
+    check_same(run, whole)
+
+
+def resumed_from(result: Result) -> int:
+    """The step that a resumed training says it goes on from."""
+    line = next(line for line in result.stderr.splitlines() if line.startswith("Going on from step "))
+    return int(line.removeprefix("Going on from step ").rstrip("."))
+
+
+def test_ctrl_c_before_the_first_checkpoint_leaves_nothing(tiny_recipe: Path, tmp_path: Path):
+    with running("train", tiny_recipe, *SETTINGS, "--out", tmp_path / "run") as process:
+        # The folder is there before torch is loaded, and the first checkpoint seconds later.
+        wait_until((tmp_path / "run").is_dir, process)
+        process.send_signal(signal.SIGINT)
+        result = finish(process)
+    assert result.code == 130
+    assert "Stopped." in result.stderr
+    assert tree(tmp_path) == set()
+
+
+def test_kill_at_random_moments_changes_nothing(tiny_recipe: Path, whole: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    command = ["train", tiny_recipe, *SETTINGS, "--out", run, "--resume"]
+    moments = random.Random(7)
+    for _ in range(3):
+        before = newest(run)
+        with running(*command) as process:
+            wait_until(lambda before=before: newest(run) > before, process)
+            time.sleep(moments.uniform(0, 0.1))  # into a step, or the next save
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+    assert newest(run) < 40, "it must have been killed on the way"
+    regard(*command)
+    check_same(run, whole)
+
+
+# ---------------------------------------------------------------- damage
+
+
+def test_damaged_checkpoints_are_named_and_the_one_before_is_used(copy: Path, whole: Path):
+    checkpoints = copy / "checkpoints"
+    flip_a_bit(checkpoints / "step-40" / "model.safetensors")
+    os.truncate(checkpoints / "step-35" / "optimizer.safetensors", 1000)
+    (checkpoints / "step-30" / "manifest.json").unlink()
+    (copy / "model.safetensors").unlink()
+    result = regard("train", copy, "--resume")
+    warnings = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
+    for step, name in ((40, "model.safetensors"), (35, "optimizer.safetensors"), (30, "manifest.json")):
+        assert [line for line in warnings if f"step-{step}'" in line and name in line and "damaged" in line], warnings
+    assert "Going on from step 25." in result.stderr
+    check_same(copy, whole)
+
+
+def test_a_checkpoint_made_between_damaged_ones_is_kept(copy: Path, whole: Path):
+    for step in (40, 35, 30, 25):
+        flip_a_bit(copy / "checkpoints" / f"step-{step}" / "state.json")
+    (copy / "model.safetensors").unlink()
+    with running("train", copy, "--resume") as process:
+        # Going back drops the metrics of later steps. Asked now, it saves a step before all of the damaged ones.
+        wait_until(lambda: last_metrics(copy) <= 20, process)
+        process.send_signal(signal.SIGTERM)
+        assert finish(process).code == 130
+    result = regard("train", copy, "--resume")
+    assert 20 < resumed_from(result) < 25
+    check_same(copy, whole)
+
+
+def last_metrics(run: Path) -> int:
+    return max(json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines())
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+# ---------------------------------------------------------------- no room
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_one_before(copy: Path, whole: Path):
+    shutil.rmtree(copy / "checkpoints" / "step-40")
+    size = (copy / "model.safetensors").stat().st_size
+    held = tree(copy / "checkpoints" / "step-35")
+    # As on a full disk, a write fails half-way: the weights fit, the optimizer's state does not.
+    result = regard("train", copy, "--resume", limits={resource.RLIMIT_FSIZE: size + 1000})
+    assert "Warning: The checkpoint at step 40 could not be saved" in result.stderr
+    assert "The one at step 35 is untouched." in result.stderr
+    assert newest(copy) == 35
+    assert tree(copy / "checkpoints" / "step-35") == held
+    check_same(copy, whole)
+
+
+def test_a_run_that_cannot_be_written_stops_and_says_how_to_go_on(copy: Path, whole: Path):
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    result = regard("train", copy, "--resume", limits={resource.RLIMIT_FSIZE: 100}, code=1)
+    assert len(result.error) == 3
+    assert "could not be written" in result.error[0]
+    assert "Free some room" in result.error[2]
+    assert result.error[2].endswith(f"Go on with: regard train {copy} --resume")
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+
+
+# ---------------------------------------------------------------- a finished run
+
+
+def test_resuming_a_finished_run_does_no_harm(copy: Path, whole: Path):
+    held = tree(copy)
+    assert "Going on from step 40." in regard("train", copy, "--resume").stderr
+    assert tree(copy) == held
+    check_same(copy, whole)
+
+
+def test_a_finished_run_can_be_given_more_steps(copy: Path):
+    regard("train", copy, "training.steps=45", "--resume")
+    assert json.loads((copy / "summary.json").read_text())["steps"] == 45
+    assert newest(copy) == 45
+    assert "steps = 45 " in (copy / "config.toml").read_text(), "so that --resume alone keeps to it"
