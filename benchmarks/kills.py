@@ -3,9 +3,9 @@
     python benchmarks/kills.py --kills 20 [--seed 1]
 
 A small model is trained twice on built-in sentences. The first training is left alone. The second gets
-`kill -9` at random moments; after each, the same command is given again with --resume. At least every
-second kill is aimed at a save: it comes as soon as the temporary folder of a checkpoint appears. In the
-end the weights of the two runs must be the same bytes.
+`kill -9` at random moments, from the first import to the last step; after each, the same command is given
+again with --resume. Every second kill is aimed at a save: it comes as soon as the temporary folder of a
+checkpoint appears. In the end the weights of the two runs must be the same bytes.
 
 A kill counts as "during a save" only if it left a half-written checkpoint behind. The last line is JSON.
 The exit code is 1 if the models differ, or if less than a quarter of the kills hit a save.
@@ -17,10 +17,12 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.samples import english_german
@@ -36,10 +38,10 @@ max_length = 64
 [tokenizer]
 vocabulary = 600
 [model]
-layers = 2
-width = 128
+layers = 1
+width = 64
 heads = 4
-feedforward = 256
+feedforward = 128
 norm = "pre"
 [training]
 steps = {STEPS}
@@ -68,16 +70,34 @@ def make_corpus(folder: Path) -> Path:
     return recipe
 
 
-def start(recipe: Path, out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "regard", "train", str(recipe), "--out", str(out), "--resume"]
-    environment = os.environ | {"XDG_CACHE_HOME": str(recipe.parent / "cache")}
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+@dataclass(frozen=True)
+class Command:
+    """`regard train RECIPE --out OUT --resume`"""
+
+    recipe: Path
+    out: Path
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "regard", "train", str(self.recipe), "--out", str(self.out), "--resume"]
+        # One thread, and a core left for watching.
+        environment = os.environ | {"XDG_CACHE_HOME": str(self.recipe.parent / "cache"), "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+
+    def run(self) -> float:
+        """To the end; the seconds it took."""
+        started = time.perf_counter()
+        process = self.start()
+        _, stderr = process.communicate()
+        if process.returncode:
+            sys.exit(stderr.decode())
+        return time.perf_counter() - started
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, stderr = process.communicate()
-    if process.returncode:
-        sys.exit(stderr.decode())
+@dataclass(frozen=True)
+class Kill:
+    seconds: float  # after the process was started
+    step: int  # the newest saved
+    during_save: bool  # it left a checkpoint half-written
 
 
 def saved(out: Path) -> int:
@@ -86,42 +106,37 @@ def saved(out: Path) -> int:
 
 
 def half_saved(out: Path) -> set[tuple[str, int]]:
-    """Checkpoints that are being written, or were when a kill came. A new one has a new number on the disk."""
+    """Checkpoints that are being written, or were when a kill came; the time tells a new one from a leftover."""
     found = set()
     for path in out.glob("checkpoints/.step-*.tmp"):
         try:
-            found.add((path.name, path.stat().st_ino))
+            found.add((path.name, path.stat().st_ctime_ns))
         except FileNotFoundError:  # renamed meanwhile: it is whole
             continue
     return found
 
 
-def kill_once(
-    recipe: Path, out: Path, chance: random.Random, aimed: bool, kills_left: int
-) -> tuple[float, bool] | None:
-    """Start, kill, and tell how many seconds in, and whether a save was hit; None if it finished before."""
-    left_behind = half_saved(out)
-    before = saved(out)
+def kill_once(command: Command, chance: random.Random, aimed: bool, kills_left: int, usual: float) -> Kill | None:
+    """Start, kill, and tell when and where it hit; None if the training ended before."""
+    out = command.out
+    before, left_behind = saved(out), half_saved(out)
     # Never so far that nothing is left for the kills to come.
     furthest = before + max((STEPS - before) // (kills_left + 1), 1)
-    delay = chance.uniform(0.0, 0.3)
-    process = start(recipe, out)
+    delay, goal = chance.uniform(0, usual), chance.randint(before, furthest)
+    process = command.start()
     started = time.perf_counter()
-    first_save = 0.0
     while process.poll() is None:
-        if half_saved(out) - left_behind:
-            if aimed:
-                break
-            first_save = first_save or time.perf_counter()
-        # Not aimed: some time after the first save of this process, or as far as it may go.
-        if not aimed and ((first_save and time.perf_counter() - first_save > delay) or saved(out) > furthest):
+        if aimed and saved(out) >= goal and half_saved(out) - left_behind:
             break
+        if not aimed and (time.perf_counter() - started > delay or saved(out) >= furthest):
+            break
+        time.sleep(0.0002)
     process.kill()
-    moment = time.perf_counter() - started
+    seconds = time.perf_counter() - started
     process.communicate()
-    if process.returncode >= 0:
+    if process.returncode != -signal.SIGKILL:
         return None
-    return moment, bool(half_saved(out) - left_behind)
+    return Kill(seconds, saved(out), bool(half_saved(out) - left_behind))
 
 
 def main() -> None:
@@ -132,21 +147,22 @@ def main() -> None:
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as place:
         recipe = make_corpus(Path(place))
-        undisturbed, killed = Path(place, "undisturbed"), Path(place, "killed")
-        finish(start(recipe, undisturbed))
+        undisturbed, killed = Command(recipe, Path(place, "undisturbed")), Command(recipe, Path(place, "killed"))
+        usual = undisturbed.run()
         print("kill | seconds in | step saved | during a save")
-        hits = []
+        kills = []
         for number in range(1, options.kills + 1):
-            found = kill_once(recipe, killed, chance, aimed=number % 2 == 0, kills_left=options.kills - number)
-            if found is None:
+            kill = kill_once(killed, chance, number % 2 == 0, options.kills - number, usual)
+            if kill is None:
                 sys.exit(f"The training ended before kill {number}.")
-            moment, hit = found
-            hits.append(hit)
-            print(f"{number:>4} | {moment:>10.2f} | {saved(killed):>10} | {'yes' if hit else 'no'}", flush=True)
-        finish(start(recipe, killed))
-        identical = sha256(undisturbed / "model.safetensors") == sha256(killed / "model.safetensors")
-    print(json.dumps({"kills": len(hits), "during_save": sum(hits), "identical": identical}))
-    sys.exit(0 if identical and 4 * sum(hits) >= len(hits) else 1)
+            kills.append(kill)
+            hit = "yes" if kill.during_save else "no"
+            print(f"{number:>4} | {kill.seconds:>10.2f} | {kill.step:>10} | {hit:>13}", flush=True)
+        killed.run()
+        identical = sha256(undisturbed.out / "model.safetensors") == sha256(killed.out / "model.safetensors")
+    hits = sum(kill.during_save for kill in kills)
+    print(json.dumps({"kills": len(kills), "during_save": hits, "identical": identical}))
+    sys.exit(0 if identical and 4 * hits >= len(kills) else 1)
 
 
 if __name__ == "__main__":

@@ -255,12 +255,6 @@ def test_doctor_examines_the_data_of_a_folder(corpus: Path):
     assert 259 < data["vocabulary"] <= 10_000
 
 
-def test_doctor_shows_a_table_for_a_recipe(tiny_recipe: Path):
-    shown = regard("doctor", tiny_recipe).stdout
-    rows = {line[:24].strip(): line[24:].split() for line in shown.splitlines()}
-    assert rows["pairs"] == ["1,000", "40", "40"]
-
-
 def test_demo_shows_a_run_that_is_already_there(run: Path, tmp_path: Path):
     copy = Path(shutil.copytree(run, tmp_path / "demo", symlinks=True))
     found = json.loads(regard("demo", "--out", copy, "--json").stdout)
