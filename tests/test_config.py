@@ -338,7 +338,7 @@ def test_the_starter_recipe_explains_every_line():
 def test_the_starter_recipe_parses_to_the_recipe_it_was_made_from(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(starter_recipe("translate"), encoding="utf-8")
-    assert resolve(str(path)) == resolve("starter")
+    assert resolve(str(path)) == resolve("starter", ["recipe=mine"])  # under the user's own name
 
 
 def test_the_documented_name_of_each_key_of_the_design_is_valid():

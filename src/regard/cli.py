@@ -50,12 +50,29 @@ OverridesArgument = Annotated[
 ]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from regard import __version__
+
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def regard(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Train, run and look inside Transformers on your own data."""
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where to put the run.")] = Path("runs/demo"),
     as_json: JsonOption = False,
 ) -> None:
-    """Train a small English-German translator on built-in data, score it and show it."""
+    """Train and show a small translator on built-in data."""
     from regard import demo as demonstration
 
     _print(demonstration.run(out), as_json, demonstration.report)
@@ -72,7 +89,10 @@ def recipes(as_json: JsonOption = False) -> None:
 
 @app.command()
 def init(task: Annotated[str, typer.Argument(help="What to train: translate.")] = "translate") -> None:
-    """Print a complete, commented recipe to edit:  regard init translate > mine.toml"""
+    """Print a complete, commented recipe to edit.
+
+    regard init translate > mine.toml
+    """
     from regard.config import TASKS, starter_recipe
 
     if task not in TASKS:
@@ -118,7 +138,10 @@ def evaluate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Translate held-out data and score it: BLEU cased and lower-cased, chrF, each with its 95 % interval."""
+    """Score a run on held-out data.
+
+    BLEU cased and lower-cased, and chrF, each with its 95 % interval and sacreBLEU's signature.
+    """
     if split not in ("test", "valid"):
         raise UsageError(f"There is no split '{split}'.", "Held-out data is test or valid.", "Use --split test.")
     from regard.run import Run
@@ -165,7 +188,11 @@ def translate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Translate a file or standard input: line by line, in order, one line out for one line in."""
+    """Translate a file or standard input.
+
+    Line by line, in order: one line out for one line in. With --best N, N lines "score TAB text" and a
+    blank line for each. With --json, one JSON object a line.
+    """
     from regard.filter import translate_lines
 
     decoding: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -184,7 +211,11 @@ def explain(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Draw what a model looked at: every layer and head of its cross-attention, or its position encodings."""
+    """Draw what a model looked at.
+
+    attention: every layer and head of its cross-attention. alignment: the last layer, averaged over heads.
+    positions: the position encodings that it adds.
+    """
     if what != "positions" and not text.strip():
         raise UsageError("A sentence is missing.", f"'{what}' is drawn for a sentence.", 'Add one: "A dog sleeps."')
     if output.suffix.lower() != ".png":
@@ -204,7 +235,11 @@ def doctor(
     data: Annotated[Path | None, typer.Option(help="The folder that data paths start from.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine and, with a recipe, its data: counts, lengths, duplicates, leaks, odd pairs."""
+    """Check this machine, and the data of a recipe.
+
+    Counts, lengths, repeated pairs, test sentences that also stand in train, pairs of very unequal length.
+    With --data alone, files named train.*, val* or dev*, and test* are looked for.
+    """
     from regard import diagnosis
 
     _print(diagnosis.examine(recipe, overrides or [], data), as_json, diagnosis.report)

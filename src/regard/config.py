@@ -22,6 +22,7 @@ Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 FileList = list[str] | list[list[str]]
+SMALLEST_VOCABULARY = 259  # three special tokens and every byte
 
 
 class Settings(BaseModel):
@@ -162,7 +163,7 @@ class TrainingSettings(Settings):
 
 
 class DecodingSettings(Settings):
-    beam: Positive = Field(5, description="hypotheses kept; 1: greedy")
+    beam: int = Field(5, gt=0, le=1000, description="hypotheses kept; 1: greedy")
     length_penalty: float = Field(0.6, ge=0, description="scores are divided by ((5 + length) / 6) ** this")
     max_ratio: float = Field(2.0, gt=0, description="a translation has at most this times the source's tokens + 20")
     batch_tokens: Positive = Field(4096, description="source tokens decoded together")
@@ -198,6 +199,11 @@ class Config(Settings):
             )
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError('model.tie_embeddings = "all" needs tokenizer.joint = true; or use "target"')
+        if self.tokenizer.kind != "byte" and self.tokenizer.vocabulary < SMALLEST_VOCABULARY:
+            raise ValueError(
+                f"tokenizer.vocabulary = {self.tokenizer.vocabulary} is less than the {SMALLEST_VOCABULARY} entries "
+                f"for special tokens and bytes; set it to {SMALLEST_VOCABULARY} or more"
+            )
         if self.tokenizer.dropout and self.tokenizer.kind != "bpe":
             raise ValueError(f'tokenizer.dropout needs tokenizer.kind = "bpe", not "{self.tokenizer.kind}"')
         if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
@@ -257,13 +263,13 @@ def from_toml(text: str, name: str = "", overrides: Iterable[str] = ()) -> Confi
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(
-            f"The recipe '{name}' is not valid TOML.",
+            f"The recipe '{name}' cannot be read as TOML.",
             f"{error}",
             "Mend that line; `regard init translate` shows the form.",
         ) from None
     for override in overrides:
         _apply(tree, override)
-    return validate({"recipe": name} | tree)
+    return validate({**tree, "recipe": tree.get("recipe") or name})
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
@@ -304,14 +310,14 @@ def validate(tree: Mapping[str, Any]) -> Config:
             raise UsageError(
                 f"Unknown setting '{key}' (value {value!r}).",
                 f"There is no such key in {'the section [' + '.'.join(keys[:-1]) + ']' if keys[:-1] else 'a recipe'}.",
-                did_you_mean(keys[-1], _keys_beside(keys)),
+                _nearest_setting(keys),
             ) from None
         if first["type"] == "value_error":
             reason = str(first["ctx"]["error"])
             raise UsageError(
                 f"The settings{' in [' + key + ']' if key else ''} do not fit together.",
                 reason.partition(";")[0] + ".",
-                (reason.partition(";")[2].strip() or "Change one of them") + ".",
+                _sentence(reason.partition(";")[2].strip() or "change one of them"),
             ) from None
         raise UsageError(
             f"The setting '{key}' cannot be {value!r}.",
@@ -332,6 +338,21 @@ def _real_keys(location: tuple[int | str, ...]) -> list[str]:
         field = model.model_fields.get(str(part))
         model = field.annotation if field else None
     return keys
+
+
+def _sentence(text: str) -> str:
+    # A setting's name keeps its small letter.
+    starts_with_name = "." in text.split(" ")[0] or "_" in text.split(" ")[0]
+    return (text if starts_with_name else text[0].upper() + text[1:]) + "."
+
+
+def _nearest_setting(keys: list[str]) -> str:
+    """The key of the same name in another section, or else the nearest name beside it."""
+    for section, field in Config.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Settings) and keys[-1] in inner.model_fields:
+            return f"Did you mean '{section}.{keys[-1]}'?"
+    return did_you_mean(keys[-1], _keys_beside(keys))
 
 
 def _section(keys: list[str]) -> type[Settings]:
@@ -357,7 +378,7 @@ def _description(keys: list[str]) -> str:
 def starter_recipe(task: str) -> str:
     """A complete recipe to edit, small enough to train on a laptop."""
     return "# Edit data.train; the rest works as it is for some 10,000 to 1,000,000 pairs.\n" + to_toml(
-        resolve("starter")
+        resolve("starter").model_copy(update={"recipe": ""})
     )
 
 

@@ -46,6 +46,12 @@ def _files_in(folder: Path) -> list[str]:
         files = sorted(path.name for path in folder.glob("*") if path.name.startswith(begins))
         # Of several test sets, the first.
         same_set = [name for name in files if name.split(".")[0] == files[0].split(".")[0]]
+        if len(same_set) > 2:
+            raise UsageError(
+                f"'{folder}' holds several {split} files: {', '.join(same_set)}.",
+                "It is not clear which two belong together.",
+                "Name a recipe that says so: regard doctor mine.toml",
+            )
         if len(same_set) == 2 or (len(same_set) == 1 and ".tsv" in same_set[0]):
             found.append(f"data.{split}={json.dumps(same_set)}")
     if not any(setting.startswith("data.train=") for setting in found):

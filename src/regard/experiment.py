@@ -33,6 +33,13 @@ def train(
     if resume and _is_run(place):
         folder = RunFolder.open(place)
         config = _same_run(folder.read_config(), config, moved=data is not None)
+        reached = max(folder.saved_steps(), default=0)
+        if reached > config.training.steps:
+            raise UsageError(
+                f"This run is already at step {reached:,}.",
+                f"training.steps = {config.training.steps:,} would end before that.",
+                "Give a larger number, or train anew with another --out DIR.",
+            )
         return folder.path.resolve(), _train(config, folder)
     splits(config.data)  # every file that is named is there
     folder = RunFolder.create(place, config)

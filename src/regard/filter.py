@@ -41,8 +41,17 @@ def translate_lines(
             "Sampling gives one translation of each sentence.",
             "Leave out one of them; another --seed gives another sample.",
         )
+    if seed < 0:
+        raise UsageError(f"--seed {seed} is negative.", "A seed is 0 or more.", "Use --seed 1.")
+    if decoding["temperature"] <= 0 and (decoding["top_k"] or decoding["top_p"] < 1):
+        raise UsageError(
+            "--top-k and --top-p have no effect here.",
+            "They limit sampling, and without --temperature nothing is sampled.",
+            "Add --temperature 1, or leave them out.",
+        )
     if file is not None and not file.is_file():
-        raise RegardError(f"The file '{file}' is missing.", "It was to be translated.", "Check the path.")
+        state = "is a folder" if file.is_dir() else "is missing"
+        raise RegardError(f"The file '{file}' {state}.", "It was to be translated, line by line.", "Check the path.")
     from regard.run import Run  # here: torch takes a second or two, and the mistakes above are told without it
 
     model = Run(run, device)
@@ -102,7 +111,9 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
 
 def _input_lines(file: Path | None) -> Iterator[str]:
     if file is not None:
-        yield from (line for line in read_lines(file) if line is not None)
+        yield from (
+            line for line in read_lines(file, advice="Mend the line, or convert the file to UTF-8.") if line is not None
+        )
         return
     # Not sys.stdin: Python cannot end while a thread waits in it, as after an error in the middle of the input.
     for number, raw in enumerate(open(sys.stdin.fileno(), "rb", closefd=False), start=1):  # noqa: SIM115
@@ -145,6 +156,8 @@ class _WholeFile:
 
     def __enter__(self) -> TextIO:
         try:
+            if self.path.is_dir():
+                raise IsADirectoryError("it is a folder")
             self.file = self.temporary.open("w", encoding="utf-8")
         except OSError as error:
             raise RegardError(f"Cannot write '{self.path}'.", f"{error}", "Choose a writable place.") from None

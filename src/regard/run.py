@@ -32,7 +32,7 @@ class Run:
                 "Go on with `regard train ... --resume`.",
             )
         self.tokenizers = tokenizers
-        self.hardware = Hardware.choose(self.config.system.model_copy(update={"device": device}))
+        self.hardware = Hardware.choose(self._with("system", device=device).system)
         self.model: Seq2Seq = build(self.config.model, tokenizers)
         try:
             load_weights(self.model, read_tensors(self.folder.model))
@@ -69,9 +69,13 @@ class Run:
         return self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed, first_row=first_row)
 
     def translator(self, **decoding: Any) -> Translator:
+        return make_translator(self._with("decoding", **decoding), self.model, self.tokenizers, self.hardware)
+
+    def _with(self, section: str, **changes: Any) -> Config:
+        """The run's config with some settings of a section changed, and checked again."""
         tree = self.config.model_dump()
-        tree["decoding"] |= decoding
-        return make_translator(validate(tree), self.model, self.tokenizers, self.hardware)
+        tree[section] |= changes
+        return validate(tree)
 
     def evaluate(
         self, files: FileList | None = None, split: str = "test", **decoding: Any

@@ -104,3 +104,13 @@ def test_a_score_becomes_json(scores):
         "interval": scores["bleu"].interval,
         "signature": scores["bleu"].signature,
     }
+
+
+def test_scores_of_which_some_samples_are_nothing_have_no_interval_but_are_given():
+    """sacreBLEU's bootstrap fails on these."""
+    scores = {
+        score.name: score for score in translation_scores(["x", "Das"], ["Das Haus ist gut .", "Ein Hund schläft ."])
+    }
+    assert scores["chrf"].value > 0
+    assert scores["chrf"].interval is None
+    assert "bs:" not in scores["chrf"].signature

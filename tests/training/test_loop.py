@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import regard
 from regard.config import Config
@@ -154,3 +155,19 @@ def test_the_moving_average_is_the_formula(tiny_recipe, tmp_path):
         expected = decay * expected + (1 - decay) * parameter.detach()
     torch.testing.assert_close(one.average.weights[name], expected)
     assert not torch.equal(one.average.weights[name], parameter)
+
+
+def test_the_last_step_is_averaged_in_even_between_two_regular_checkpoints(tiny_recipe, tmp_path):
+    run = regard.train(str(tiny_recipe), "training.steps=13", "training.average_checkpoints=2", out=tmp_path / "run")
+    weights = [load_file(run / "checkpoints" / f"step-{step}" / "model.safetensors") for step in (10, 13)]
+    model = load_file(run / "model.safetensors")
+    for name, tensor in model.items():
+        torch.testing.assert_close(tensor, (weights[0][name] + weights[1][name]) / 2)
+
+
+def test_a_run_cannot_be_resumed_to_fewer_steps_than_it_has(tiny_recipe, tmp_path):
+    run = regard.train(str(tiny_recipe), out=tmp_path / "run")
+    before = (run / "config.toml").read_text()
+    with pytest.raises(RegardError, match="already at step 20"):
+        regard.train(str(tiny_recipe), "training.steps=10", out=run, resume=True)
+    assert (run / "config.toml").read_text() == before

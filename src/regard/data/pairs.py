@@ -161,18 +161,21 @@ def read_tsv(path: Path, columns: list[int], bad_lines: str = "error") -> Iterat
 END = object()
 
 
-def read_lines(path: Path, bad_lines: str = "error") -> Iterator[str | None]:
+SKIP_THEM = 'Mend the line, or skip such lines with data.bad_lines="skip".'
+
+
+def read_lines(path: Path, bad_lines: str = "error", advice: str = SKIP_THEM) -> Iterator[str | None]:
     """Lines without their line ends; None for a bad line that is to be skipped."""
     try:
         with _open(path) as file:
-            yield from _lines(file, path, bad_lines)
+            yield from _lines(file, path, bad_lines, advice)
     except (OSError, EOFError, zlib.error) as error:
         raise RegardError(
             f"Cannot read '{path}'.", f"{error}", "Check the file and its permissions; a .gz must be whole."
         ) from None
 
 
-def _lines(file: BinaryIO, path: Path, bad_lines: str) -> Iterator[str | None]:
+def _lines(file: BinaryIO, path: Path, bad_lines: str, advice: str) -> Iterator[str | None]:
     number = 0
     while raw := file.readline(LONGEST_LINE + 1):
         number += 1
@@ -194,7 +197,7 @@ def _lines(file: BinaryIO, path: Path, bad_lines: str) -> Iterator[str | None]:
             raise RegardError(
                 f"Line {number:,} of '{path}' cannot be used.",
                 problem,
-                'Mend the line, or skip such lines with data.bad_lines="skip".',
+                advice,
             )
 
 

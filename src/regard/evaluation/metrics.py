@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 BOOTSTRAP_SAMPLES = 1000
+METRICS: dict[str, Callable[[], Any]] = {"bleu": BLEU, "bleu_lowercase": lambda: BLEU(lowercase=True), "chrf": CHRF}
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,17 @@ class Score:
 
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str], bootstrap: bool = True) -> list[Score]:
     """BLEU cased and lower-cased (13a), and chrF."""
-    metrics = {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF()}
     scores = []
-    for name, metric in metrics.items():
+    for name, make in METRICS.items():
+        metric = make()
         # One sentence cannot be resampled.
         samples = BOOTSTRAP_SAMPLES if bootstrap and len(hypotheses) > 1 else 1
-        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples)
-        interval = float(result._ci) if samples > 1 else None
+        try:
+            result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples)
+            interval = float(result._ci) if samples > 1 else None
+        except TypeError:  # sacreBLEU cannot average when some samples score nothing at all
+            metric = make()
+            result, interval = metric.corpus_score(list(hypotheses), [list(references)]), None
         scores.append(Score(name, float(result.score), interval, str(metric.get_signature())))
     return scores
 

@@ -122,7 +122,7 @@ def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
         if not count:
             raise RegardError(
                 f"The {name} data is empty.",
-                "No pair has text on both sides.",
+                "No pair with text on both sides is left for it.",
                 "Check the files named in [data]; with few pairs, name files for it or raise data.held_out.",
             )
     valid_text = list(itertools.islice(not_empty(sources["valid"]), MOST_VALIDATION_SENTENCES))

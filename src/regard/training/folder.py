@@ -32,7 +32,9 @@ class RunFolder:
         """An existing run; a clear error if it is none."""
         folder = cls(path)
         if not folder.config.is_file():
-            state = "has no config.toml" if folder.path.is_dir() else "does not exist"
+            state = "does not exist"
+            if folder.path.exists():
+                state = "has no config.toml" if folder.path.is_dir() else "is a file"
             raise RegardError(
                 f"'{path}' is not a run folder.",
                 f"It {state}.",
@@ -44,7 +46,9 @@ class RunFolder:
     def create(cls, path: Path | str, config: Config) -> RunFolder:
         """A new run with its config. Appears whole or not at all."""
         folder = cls(path)
-        if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        if folder.path.is_file():
+            raise RegardError(f"'{path}' is a file.", "A run is a folder.", "Choose another place with --out DIR.")
+        if folder.path.exists() and any(folder.path.iterdir()):
             raise RegardError(
                 f"'{path}' is already there.",
                 "A run is never overwritten.",

@@ -143,7 +143,9 @@ class Trainer:
         if self.average:
             return self.average.weights
         if settings.average_checkpoints:
-            steps = [step for step in self.checkpoints.regular_steps() if self.checkpoints.is_whole(step)]
+            # The regular ones and the last: the same, however often the run was stopped in between.
+            chosen = {*self.checkpoints.regular_steps(), self.progress.step} & set(self.checkpoints.steps())
+            steps = [step for step in sorted(chosen) if self.checkpoints.is_whole(step)]
             return self.checkpoints.mean(steps[-settings.average_checkpoints :]) if steps else weights_of(self.model)
         best = self.progress.best_step
         if best not in (0, self.progress.step) and self.checkpoints.is_whole(best):
@@ -272,7 +274,8 @@ class Trainer:
             self.average.load(checkpoint.average)
         self.progress = Progress.from_json(checkpoint.state)
         self.folder.forget_after(step)
-        console.say(f"Going on from step {step:,}.")
+        done = step >= self.settings.steps
+        console.say(f"All {step:,} steps are done already." if done else f"Going on from step {step:,}.")
 
     def _log(self, step: int, window: _Window) -> None:
         rate = self.optimizer.param_groups[0]["lr"]
