@@ -198,7 +198,9 @@ class Config(Settings):
                 f"training.row_length = {self.training.row_length}; lower the first or raise the second"
             )
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
-            raise ValueError('model.tie_embeddings = "all" needs tokenizer.joint = true; or use "target"')
+            raise ValueError(
+                'model.tie_embeddings = "all" needs tokenizer.joint = true; set that, or use "target" instead of "all"'
+            )
         if self.tokenizer.kind != "byte" and self.tokenizer.vocabulary < SMALLEST_VOCABULARY:
             raise ValueError(
                 f"tokenizer.vocabulary = {self.tokenizer.vocabulary} is less than the {SMALLEST_VOCABULARY} entries "

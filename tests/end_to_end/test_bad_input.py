@@ -49,7 +49,7 @@ MISTAKES = {
     # recipes and settings
     "unknown recipe": Mistake("train demoo", ("no recipe 'demoo'", "Did you mean 'demo'?"), 2),
     "missing recipe file": Mistake("train {bad}/no.toml", ("Cannot read the recipe", "no.toml"), 2),
-    "recipe that is not TOML": Mistake("train {bad}/broken.toml", ("not valid TOML", "line 2"), 2),
+    "recipe that is not TOML": Mistake("train {bad}/broken.toml", ("as TOML", "line 2"), 2),
     "unknown task": Mistake("init nonsense", ("no task 'nonsense'", "translate"), 2),
     "unknown key": train("training.stepz=5", "'training.stepz'", "Did you mean 'steps'?", code=2),
     "unknown section": train("trainign.steps=5", "'trainign'", "Did you mean 'training'?", code=2),
@@ -58,7 +58,7 @@ MISTAKES = {
     "heads that do not divide the width": train("model.heads=5", "heads = 5 does not divide width = 32", code=2),
     "word that is no override": train("faster", "'faster' is not a setting", "training.steps=500", code=2),
     "option that is none": train("--faster", "No such option: --faster", code=2),
-    "vocabulary too small": train("tokenizer.vocabulary=100", "too small", "at least 259"),
+    "vocabulary too small": train("tokenizer.vocabulary=100", "tokenizer.vocabulary = 100", "259", code=2),
     "no such device": train("system.device=cuda", "'cuda' is not there", '"cpu"'),
     # places
     "existing folder": Mistake("train {recipe} --out {run}", ("already there", "--resume", "--out DIR")),
@@ -76,7 +76,7 @@ MISTAKES = {
     "run without model yet": Mistake("translate {bad}/unfinished", ("Cannot read the weights", "--resume")),
     "truncated model": Mistake("translate {bad}/truncated", ("Cannot read the weights", "restored")),
     "model of another shape": Mistake("translate {bad}/reshaped", ("do not fit its config.toml",)),
-    "damaged config.toml": Mistake("translate {bad}/misconfigured", ("config.toml' is not valid TOML",), 2),
+    "damaged config.toml": Mistake("translate {bad}/misconfigured", ("misconfigured/config.toml", "as TOML"), 2),
     # the other verbs
     "unknown split": Mistake("evaluate {run} --split nonsense", ("no split 'nonsense'", "--split test"), 2),
     "picture that is no PNG": Mistake("explain {run} hello -o new.jpg", ("not a PNG", ".png"), 2),

@@ -182,7 +182,7 @@ def test_a_run_that_cannot_be_written_stops_and_says_how_to_go_on(copy: Path, wh
 
 def test_resuming_a_finished_run_does_no_harm(copy: Path, whole: Path):
     held = tree(copy)
-    assert "Going on from step 40." in regard("train", copy, "--resume").stderr
+    assert "All 40 steps are done already." in regard("train", copy, "--resume").stderr
     assert tree(copy) == held
     check_same(copy, whole)
 
