@@ -67,7 +67,8 @@ class PreparedPairs:
     train: PairShards
     valid: PairShards
     valid_text: list[Pair]
-    test: PairSource
+    test: PairShards
+    test_text: list[Pair]
 
 
 def train_translation(config: Config, folder: RunFolder) -> dict[str, Any]:
@@ -86,10 +87,8 @@ def train_translation(config: Config, folder: RunFolder) -> dict[str, Any]:
     progress = trainer.run()
     trainer.finish()
     translator = task.translator(trainer.model)
-    metrics = task.loss_over(
-        trainer.model, tokenise(data.test, data.tokenizers.both(), cache_folder(config.data.cache))
-    )
-    metrics |= {score.name: score.value for score in evaluate(translator, list(not_empty(data.test)))[1]}
+    metrics = task.loss_over(trainer.model, data.test)
+    metrics |= {score.name: score.value for score in evaluate(translator, data.test_text)[1]}
     summary = {
         "task": config.task,
         "recipe": config.recipe,
@@ -117,8 +116,9 @@ def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
     with console.progress(0, "tokenising") as show:
         train = tokenise(sources["train"], tokenizers.both(), cache, lambda done: show(done, "pairs"))
     valid = tokenise(sources["valid"], tokenizers.both(), cache)
-    found = {"training": len(train), "validation": len(valid), "test": any(True for _ in not_empty(sources["test"]))}
-    for name, count in found.items():
+    # Read now, though it is needed only at the end: a mistake in it must not be found after the training.
+    test = tokenise(sources["test"], tokenizers.both(), cache)
+    for name, count in {"training": len(train), "validation": len(valid), "test": len(test)}.items():
         if not count:
             raise RegardError(
                 f"The {name} data is empty.",
@@ -126,7 +126,7 @@ def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
                 "Check the files named in [data]; with few pairs, name files for it or raise data.held_out.",
             )
     valid_text = list(itertools.islice(not_empty(sources["valid"]), MOST_VALIDATION_SENTENCES))
-    return PreparedPairs(tokenizers, train, valid, valid_text, sources["test"])
+    return PreparedPairs(tokenizers, train, valid, valid_text, test, list(not_empty(sources["test"])))
 
 
 def learn_tokenizers(config: Config, pairs: PairSource) -> Tokenizers:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from queue import Full, Queue
 from typing import Any, Protocol
@@ -115,8 +115,8 @@ class Trainer:
         with (
             _stop_on_signal(self),
             console.progress(self.settings.steps, "training", self.progress.step) as show,
+            closing(_ahead(self.task.batches(self.progress.data), self.hardware.device.type == "cuda")) as batches,
         ):
-            batches = _ahead(self.task.batches(self.progress.data), pinned=self.hardware.device.type == "cuda")
             window = _Window()
             while self.progress.step < self.settings.steps and not self._out_of_patience():
                 started = time.perf_counter()
@@ -134,7 +134,6 @@ class Trainer:
                 if self.stop_asked:
                     self._save()
                     raise Interrupted
-            batches.close()
         return self.progress
 
     def final_weights(self) -> dict[str, Tensor]:
@@ -369,22 +368,25 @@ def _ahead(
     # only after the 5 ms that a busy thread may otherwise keep it.
     sys.setswitchinterval(0.0005)
 
+    def put(item: Any) -> None:
+        while not stopped.is_set():
+            try:
+                queue.put(item, timeout=0.1)
+            except Full:
+                continue
+            break
+
     def work() -> None:
         try:
             for batch, state in batches:
-                item = (batch.pin_memory() if pinned else batch, state)
-                while not stopped.is_set():
-                    try:
-                        queue.put(item, timeout=0.1)
-                        break
-                    except Full:
-                        continue
+                put((batch.pin_memory() if pinned else batch, state))
                 if stopped.is_set():
                     return
         except BaseException as error:
-            queue.put(error)
+            put(error)
 
-    threading.Thread(target=work, daemon=True).start()
+    maker = threading.Thread(target=work, daemon=True)
+    maker.start()
     try:
         while True:
             item = queue.get()
@@ -393,3 +395,4 @@ def _ahead(
             yield item
     finally:
         stopped.set()
+        maker.join()  # a thread that frees tensors while Python ends aborts the process
