@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 __all__ = ["RegardError", "evaluate", "load", "train", "translate"]
 
 # Between two operations torch's CPU threads wait for each other by turning in a circle, by default for so long that
-# a training beside another busy program gets seven times slower. Must be set before torch is loaded.
+# a training beside another busy program gets several times slower. Must be set before torch is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 # The functions import what they need when called, so that `import regard` and `regard --help` are quick.
