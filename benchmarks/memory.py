@@ -16,11 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from regard.config import resolve
-from regard.data.batches import DataState, PairStream, Rectangle
+from regard.data.pair_batches import DataState, PairStream, Rectangle
 from regard.data.pairs import splits
 from regard.data.samples import english_german
 from regard.data.shards import tokenise
+from regard.recipes import resolve
 from regard.tasks.translate import learn_tokenizers
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.batches import DataState, PairStream, Rectangle
+from regard.data.pair_batches import DataState, PairStream, Rectangle
 from regard.data.pairs import splits
 from regard.data.shards import tokenise
 from regard.experiment import read_recipe

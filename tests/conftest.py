@@ -11,7 +11,7 @@ import torch
 import regard
 from regard import console
 from regard.data.samples import english_german
-from regard.run import Run
+from regard.runs.translation import TranslationRun
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
 torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def tiny_recipe(corpus: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TranslationRun:
     """A small translator of the built-in sentences, trained for real: good, not perfect."""
     out = tmp_path_factory.mktemp("runs") / "trained"
     regard.train("demo", "training.steps=150", "training.validate_every=150", "decoding.beam=1", out=out)

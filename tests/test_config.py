@@ -8,18 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from regard.config import (
-    Config,
-    Settings,
-    from_toml,
-    recipe_names,
-    recipe_summary,
-    resolve,
-    starter_recipe,
-    to_toml,
-    validate,
-)
+from regard.config import TASKS, Config, Settings, validate
 from regard.errors import RegardError, UsageError, did_you_mean
+from regard.recipes import STARTERS, from_toml, recipe_names, recipe_summary, resolve, starter_recipe, to_toml
 
 SECTIONS = {
     name: field.annotation
@@ -47,11 +38,13 @@ def refused(*overrides: str, recipe: str = "demo") -> UsageError:
 def test_every_ready_made_recipe_resolves(name):
     config = resolve(name)
     assert config.recipe == name
-    assert config.task == "translate"
+    assert config.task in TASKS
 
 
 def test_the_ready_made_recipes_are_the_ones_users_know():
-    assert {"demo", "multi30k", "starter", "transformer-base"} <= set(recipe_names())
+    expected = {"demo", "multi30k", "starter", "transformer-base", "shakespeare", "shakespeare-cpu", "enwik8"}
+    expected |= {"gpt2-124m", "bert-small", "trec", "sst2", "imdb", "words"}
+    assert expected <= set(recipe_names())
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -319,26 +312,47 @@ def test_unusual_values_survive_writing_and_reading():
     assert config.data.cache == "line\nbreak"
 
 
-def test_the_starter_recipe_is_complete():
-    tree = tomllib.loads(starter_recipe("translate"))
-    assert set(tree) == set(Config.model_fields)
-    for section, settings in SECTIONS.items():
-        assert set(tree[section]) == set(settings.model_fields), section
+def known(section: str, task: str) -> set[str]:
+    """The settings of a section that a task has."""
+    extra = Config.model_fields[section].json_schema_extra
+    if extra and task not in extra["tasks"]:
+        return set()
+    fields = SECTIONS[section].model_fields.items()
+    return {name for name, field in fields if not field.json_schema_extra or task in field.json_schema_extra["tasks"]}
 
 
-def test_the_starter_recipe_explains_every_line():
-    settings = [line for line in starter_recipe("translate").splitlines() if " = " in line and line[0] != "#"]
-    assert len(settings) == len(Config.model_fields) - len(SECTIONS) + sum(
-        len(s.model_fields) for s in SECTIONS.values()
-    )
+@pytest.mark.parametrize("task", TASKS)
+def test_the_starter_recipe_of_each_task_is_complete(task):
+    tree = tomllib.loads(starter_recipe(task))
+    assert tree["task"] == task
+    for section in SECTIONS:
+        assert set(tree.get(section, ())) == known(section, task), section
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_starter_recipe_explains_every_line(task):
+    settings = [line for line in starter_recipe(task).splitlines() if " = " in line and line[0] != "#"]
+    assert len(settings) == 3 + sum(len(known(section, task)) for section in SECTIONS)
     for line in settings:
         assert len(line.partition(" # ")[2]) > 5, line
 
 
-def test_the_starter_recipe_parses_to_the_recipe_it_was_made_from(tmp_path):
+@pytest.mark.parametrize("task", TASKS)
+def test_the_starter_recipe_parses_to_the_recipe_it_was_made_from(task, tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text(starter_recipe("translate"), encoding="utf-8")
-    assert resolve(str(path)) == resolve("starter", ["recipe=mine"])  # under the user's own name
+    path.write_text(starter_recipe(task), encoding="utf-8")
+    assert resolve(str(path)) == resolve(STARTERS[task][0], ["recipe=mine"])  # under the user's own name
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting"),
+    [("shakespeare", "decoding.beam=3"), ("demo", "data.text=a.txt"), ("trec", "masking.share=0.2")],
+)
+def test_a_setting_without_effect_on_the_task_is_refused(recipe, setting):
+    with pytest.raises(UsageError) as caught:
+        resolve(recipe, [setting])
+    assert setting.partition("=")[0] in caught.value.what
+    assert "Leave it out" in caught.value.fix
 
 
 def test_the_documented_name_of_each_key_of_the_design_is_valid():

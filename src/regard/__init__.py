@@ -3,6 +3,8 @@
 import regard
 regard.train("demo", out="runs/demo")
 regard.load("runs/demo").translate(["The small dog sees a cat."])
+regard.load("runs/shakespeare").generate("ROMEO:")
+regard.load("runs/trec").classify(["Who wrote Hamlet ?"])
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.run import Run
+    from regard.config import Task
 
 __version__ = "0.1.0"
-__all__ = ["RegardError", "evaluate", "load", "train", "translate"]
+__all__ = ["RegardError", "classify", "evaluate", "generate", "load", "train", "translate"]
 
 # Between two operations torch's CPU threads wait for each other by turning in a circle, by default for so long that
 # a training beside another busy program gets several times slower. Must be set before torch is loaded.
@@ -27,11 +29,11 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 # The functions import what they need when called, so that `import regard` and `regard --help` are quick.
 
 
-def load(run: str | Path, device: str = "auto") -> Run:
-    """A trained model from its run folder."""
-    from regard.run import Run
+def load(run: str | Path, device: str = "auto") -> Any:
+    """A trained model from its run folder: what it can do depends on its task (see `regard.runs`)."""
+    from regard.runs import open_run
 
-    return Run(run, device)
+    return open_run(run, device)
 
 
 def train(
@@ -40,18 +42,44 @@ def train(
     out: str | Path | None = None,
     data: str | Path | None = None,
     resume: bool = False,
+    start_from: str | Path | None = None,
+    embeddings: str | Path | None = None,
 ) -> Path:
     """Train a recipe (a name, a .toml file or a run folder) and return the run folder."""
     from regard.experiment import train as run_recipe
 
-    return run_recipe(recipe, overrides, out=out, data=data, resume=resume)[0]
+    return run_recipe(
+        recipe, overrides, out=out, data=data, resume=resume, start_from=start_from, embeddings=embeddings
+    )[0]
 
 
 def translate(run: str | Path, sentences: Sequence[str], **decoding: Any) -> list[str]:
-    """Translate sentences with a trained run."""
-    return load(run).translate(sentences, **decoding)
+    """Translate sentences with a trained translator."""
+    _must_be(run, "translate")
+    found: list[str] = load(run).translate(sentences, **decoding)
+    return found
 
 
-def evaluate(run: str | Path, **decoding: Any) -> dict[str, float]:
-    """Score a run on its held-out data: {"bleu": …, "bleu_lowercase": …, "chrf": …}."""
-    return {score.name: score.value for score in load(run).evaluate(**decoding)[1]}
+def generate(run: str | Path, prompts: str | Sequence[str] = "", **decoding: Any) -> list[str]:
+    """Continue prompts with a trained language model."""
+    _must_be(run, "language")
+    found: list[str] = load(run).generate(prompts, **decoding)
+    return found
+
+
+def classify(run: str | Path, texts: Sequence[str]) -> list[str]:
+    """The label of each text, by a trained classifier."""
+    _must_be(run, "classify-text")
+    return [guess.label for guess in load(run).classify(texts)]
+
+
+def evaluate(run: str | Path, **options: Any) -> dict[str, float]:
+    """Score a run on its held-out data: {"bleu": …} or {"loss": …} or {"accuracy": …}."""
+    found: dict[str, float] = load(run).evaluate(**options).metrics
+    return found
+
+
+def _must_be(run: str | Path, task: Task) -> None:
+    from regard.kinds import must_be
+
+    must_be(Path(run), task)

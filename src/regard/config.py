@@ -1,18 +1,13 @@
 """Every setting, typed, in one place.
 
-A recipe is a TOML file with these sections. What a recipe leaves out takes the value given here.
-`resolve` turns a recipe and its overrides (`training.steps=500`) into one frozen `Config`.
-`to_toml` writes a config back, complete and commented: it is what `regard init` prints.
+A recipe is a TOML file with these sections (`regard.recipes` reads and writes it). What a recipe leaves
+out takes the value given here. A setting that only some tasks know is marked with their names.
 """
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Iterable, Mapping
-from importlib import resources
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -24,6 +19,19 @@ Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 FileList = list[str] | list[list[str]]
 SMALLEST_VOCABULARY = 259  # three special tokens and every byte
 
+Task = Literal["translate", "language", "masked", "classify-text", "embeddings"]
+TASKS: tuple[Task, ...] = get_args(Task)
+
+
+def of(*tasks: Task) -> dict[str, Any]:
+    """Marks a setting that only these tasks know."""
+    return {"tasks": list(tasks)}
+
+
+RUNNING_TEXT = of("language", "masked", "embeddings")
+NETWORKS = of("translate", "language", "masked", "classify-text")
+SAMPLING = of("translate", "language")
+
 
 class Settings(BaseModel):
     """Frozen, strict, and closed: an unknown key or a wrong type is an error."""
@@ -33,38 +41,106 @@ class Settings(BaseModel):
 
 class DataSettings(Settings):
     root: str = Field(".", description="where relative paths start; `--data DIR` sets it")
-    sample: Literal["", "english-german"] = Field("", description="a built-in corpus instead of files")
+    sample: Literal["", "english-german"] = Field(
+        "", description="a built-in corpus instead of files", json_schema_extra=of("translate")
+    )
+    text: str | list[str] = Field(
+        [], description="text files, folders of them, or .jsonl", json_schema_extra=RUNNING_TEXT
+    )
     train: FileList = Field(
-        [], description="two line-aligned files, or one TSV; a list of such lists names several corpora"
+        [],
+        description="pairs: two line-aligned files, or one TSV; labelled text: .tsv, .csv, .jsonl",
+        json_schema_extra=of("translate", "classify-text"),
     )
-    valid: FileList = Field([], description="same form; empty: a share of train is kept aside")
-    test: FileList = Field([], description="same form; empty: a share of train is kept aside")
+    valid: FileList = Field([], description="same form; empty: a share of the training data is kept aside")
+    test: FileList = Field([], description="same form; empty: a share of the training data is kept aside")
+    held_out: float = Field(
+        0.01, ge=0.0, lt=0.5, description="the share kept aside for validation, and for a test where none is named"
+    )
+    held_out_test: float = Field(
+        0.0,
+        ge=0.0,
+        lt=0.5,
+        description="the share of running text kept aside for a test",
+        json_schema_extra=RUNNING_TEXT,
+    )
+    documents: Literal["together", "apart"] = Field(
+        "together",
+        description="together: one long text · apart: a document never sees the one before it",
+        json_schema_extra=RUNNING_TEXT,
+    )
     columns: list[NotNegative] = Field(
-        [0, 1], min_length=2, max_length=2, description="source and target column of a TSV"
+        [0, 1],
+        min_length=2,
+        max_length=2,
+        description="columns of a TSV, from 0: source and target, or label and text",
+        json_schema_extra=of("translate", "classify-text"),
     )
-    held_out: float = Field(0.01, ge=0.0, lt=0.5, description="share of train kept aside for each of valid and test")
-    bad_lines: Literal["error", "skip"] = Field("error", description="invalid UTF-8 or a line over 1 MB: error · skip")
-    max_length: Positive = Field(128, description="longer sentences, in tokens, are left out of training")
+    form: Literal["auto", "tsv", "csv", "jsonl", "label-first"] = Field(
+        "auto",
+        description="auto: by the name · tsv · csv · jsonl · label-first: the first word of a line is its label",
+        json_schema_extra=of("classify-text"),
+    )
+    text_field: str = Field(
+        "text",
+        description="where the text is in .jsonl, and in .csv with a header",
+        json_schema_extra=of("language", "masked", "embeddings", "classify-text"),
+    )
+    label_field: str = Field(
+        "label",
+        description="where the label is in .jsonl, and in .csv with a header",
+        json_schema_extra=of("classify-text"),
+    )
+    label_until: str = Field(
+        "", description="a label ends before this: ':' makes 'NUM:date' NUM", json_schema_extra=of("classify-text")
+    )
+    encoding: Literal["utf-8", "latin-1"] = Field(
+        "utf-8", description="how labelled text is written: utf-8 · latin-1", json_schema_extra=of("classify-text")
+    )
+    bad_lines: Literal["error", "skip"] = Field(
+        "error",
+        description="invalid UTF-8 or a line over 1 MB: error · skip",
+        json_schema_extra=of("translate", "classify-text"),
+    )
+    max_length: Positive = Field(
+        128,
+        description="in tokens: longer pairs are left out of training, longer labelled texts cut",
+        json_schema_extra=of("translate", "classify-text"),
+    )
     cache: str = Field("", description="folder for tokenised data; empty: the user's cache folder")
 
 
 class TokenizerSettings(Settings):
     kind: Literal["bpe", "word", "character", "byte"] = Field("bpe", description="bpe · word · character · byte")
     vocabulary: Positive = Field(10_000, description="most entries in the vocabulary (byte: always 259)")
-    joint: bool = Field(True, description="one vocabulary for source and target")
-    dropout: Share = Field(0.0, description="BPE dropout: chance to skip a merge, in training only")
-    sample_lines: Positive = Field(1_000_000, description="most sentence pairs read to learn the vocabulary")
+    lowercase: bool = Field(False, description="small letters only; what is decoded then has no capitals")
+    joint: bool = Field(True, description="one vocabulary for source and target", json_schema_extra=of("translate"))
+    dropout: Share = Field(
+        0.0,
+        description="BPE dropout: chance to skip a merge, in training only",
+        json_schema_extra=of("translate"),
+    )
+    sample_lines: Positive = Field(
+        1_000_000, description="most pairs, lines or pieces of 1 MB read to learn the vocabulary"
+    )
 
 
 class ModelSettings(Settings):
-    layers: Positive = Field(6, description="blocks in the encoder, and in the decoder")
-    decoder_layers: NotNegative = Field(0, description="blocks in the decoder; 0: as many as `layers`")
+    layers: Positive = Field(6, description="blocks (of a translator: in the encoder, and in the decoder)")
+    decoder_layers: NotNegative = Field(
+        0, description="blocks in the decoder; 0: as many as `layers`", json_schema_extra=of("translate")
+    )
     width: Positive = Field(512, description="size of every token's vector (d)")
     heads: Positive = Field(8, description="attention heads (h)")
+    key_value_heads: NotNegative = Field(
+        0, description="heads of keys and values, shared by groups of queries; 0: as heads"
+    )
     key_width: NotNegative = Field(0, description="size of a query or key in one head; 0: width / heads")
     value_width: NotNegative = Field(0, description="size of a value in one head; 0: width / heads")
     feedforward: Positive = Field(2048, description="inner size of the feed-forward part")
-    activation: Literal["relu", "gelu", "silu"] = Field("relu", description="relu · gelu · silu")
+    activation: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu"] = Field(
+        "relu", description="relu · relu2 (its square) · gelu · gelu-tanh (as in GPT-2) · silu"
+    )
     gated: bool = Field(False, description="gated feed-forward: activation(x W) * (x V)")
     mixer: Literal["attention"] = Field("attention", description="what lets positions look at each other")
     positions: Literal["sinusoidal", "sinusoidal-halves", "learned", "index", "rotary", "none"] = Field(
@@ -72,12 +148,31 @@ class ModelSettings(Settings):
     )
     max_positions: Positive = Field(1024, description="longest sequence that learned positions can take")
     norm: Literal["pre", "post"] = Field("post", description="pre · post (as in the paper)")
+    norm_kind: Literal["layer", "rms"] = Field("layer", description="layer · rms (no mean, no bias)")
+    query_key_norm: bool = Field(False, description="normalise queries and keys in every head")
+    window: NotNegative = Field(0, description="a position sees only this many back, itself included; 0: all")
     bias: bool = Field(True, description="biases in the attention projections")
+    feedforward_bias: bool = Field(True, description="biases in the feed-forward part")
+    embedding_norm: bool = Field(False, description="normalise embeddings before the first block, as BERT does")
+    causal: bool = Field(
+        False,
+        description="a classifier that reads only backwards, as a language model does",
+        json_schema_extra=of("classify-text"),
+    )
+    pooling: Literal["first", "mean", "last"] = Field(
+        "mean",
+        description="what a class is read from: first token · mean of all · last token",
+        json_schema_extra=of("classify-text"),
+    )
     dropout: Share = Field(0.1, description="on embeddings and on what each part adds")
     attention_dropout: Share = Field(0.0, description="on the attention weights")
     feedforward_dropout: Share = Field(0.0, description="inside the feed-forward part")
     tie_embeddings: Literal["all", "target", "none"] = Field(
         "all", description="share tables: all (source, target, output) · target (target, output) · none"
+    )
+    logit_cap: float = Field(0.0, ge=0, description="logits are bent to stay within plus or minus this; 0: free")
+    initialisation: Literal["paper", "gpt2", "zero-out"] = Field(
+        "paper", description="paper (Xavier) · gpt2 (normal, .02) · zero-out (each part starts by adding nothing)"
     )
     scale_embeddings: bool = Field(True, description="multiply embeddings by the square root of width")
 
@@ -87,6 +182,11 @@ class ModelSettings(Settings):
             raise ValueError(
                 f"heads = {self.heads} does not divide width = {self.width}; choose heads that divide it, "
                 "or set key_width and value_width"
+            )
+        if self.key_value_heads and self.heads % self.key_value_heads:
+            raise ValueError(
+                f"key_value_heads = {self.key_value_heads} does not divide heads = {self.heads}; "
+                "choose a number that divides it"
             )
         if self.positions in ("sinusoidal", "sinusoidal-halves") and self.width % 2:
             raise ValueError(f"width = {self.width} is odd, and sinusoidal positions need pairs; use an even width")
@@ -108,17 +208,21 @@ class TrainingSettings(Settings):
     tokens_per_batch: Positive = Field(8192, description="target tokens in one update")
     row_length: Positive = Field(128, description="tokens in one row of a batch; several sentences share a row")
     micro_batches: Positive = Field(1, description="compute one update in this many pieces, to save memory")
-    optimizer: Literal["adam", "adamw"] = Field("adam", description="adam · adamw")
+    optimizer: Literal["adam", "adamw", "muon"] = Field(
+        "adam", description="adam · adamw · muon (for the matrices of the blocks; adamw for the rest)"
+    )
+    muon_learning_rate: float = Field(0.02, gt=0, description="Muon's highest rate; same schedule")
+    muon_momentum: Share = Field(0.95, description="Muon's memory of the gradient")
     beta1: Share = Field(0.9, description="Adam's memory of the gradient")
     beta2: Share = Field(0.98, description="Adam's memory of its square")
     epsilon: float = Field(1e-9, gt=0, description="Adam's epsilon")
     weight_decay: float = Field(0.0, ge=0, description="pulls weights to zero (adamw: decoupled)")
     learning_rate: float = Field(1.0, gt=0, description="highest rate; for the schedule `paper`, a factor")
-    schedule: Literal["paper", "inverse-sqrt", "cosine", "constant"] = Field(
-        "paper", description="paper · inverse-sqrt · cosine · constant; each after a linear warm-up"
+    schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = Field(
+        "paper", description="paper · inverse-sqrt · cosine · linear · constant; each after a linear warm-up"
     )
     warmup: NotNegative = Field(4000, description="steps of linear warm-up")
-    final_learning_rate: float = Field(0.0, ge=0, description="where the cosine schedule ends")
+    final_learning_rate: float = Field(0.0, ge=0, description="where the schedules cosine and linear end")
     clip_norm: float = Field(0.0, ge=0, description="largest gradient norm; 0: no clipping")
     label_smoothing: Share = Field(0.1, description="probability spread over all tokens")
     consistency: float = Field(
@@ -127,12 +231,28 @@ class TrainingSettings(Settings):
     ema: Share = Field(0.0, description="decay of an exponential moving average of the weights; 0: off")
     average_checkpoints: NotNegative = Field(0, description="the final model is the mean of the last N saved; 0: off")
     validate_every: Positive = Field(1000, description="steps between validations")
-    validate_bleu: bool = Field(True, description="also translate the validation set (greedily) and score it")
-    select: Literal["loss", "bleu"] = Field("loss", description="what makes a checkpoint the best: loss · bleu")
+    validate_bleu: bool = Field(
+        True,
+        description="also translate the validation set (greedily) and score it",
+        json_schema_extra=of("translate"),
+    )
+    select: Literal["loss", "bleu", "accuracy"] = Field(
+        "loss", description="what makes a checkpoint the best: loss · bleu (translating) · accuracy (classifying)"
+    )
     patience: NotNegative = Field(0, description="stop after this many validations without a better one; 0: never")
     save_every: NotNegative = Field(0, description="steps between checkpoints; 0: at every validation")
     keep_checkpoints: int = Field(2, ge=2, description="checkpoints kept, besides the best")
     log_every: Positive = Field(50, description="steps between lines in metrics.jsonl")
+    start_from: str = Field(
+        "",
+        description="a run whose blocks and tokenizer to start from; `--from RUN` sets it",
+        json_schema_extra=of("language", "masked", "classify-text"),
+    )
+    embeddings: str = Field(
+        "",
+        description="word vectors (word2vec text) to start the embedding from; `--embeddings FILE` sets it",
+        json_schema_extra=NETWORKS,
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -162,14 +282,63 @@ class TrainingSettings(Settings):
         return self.save_every or self.validate_every
 
 
+class MaskingSettings(Settings):
+    """BERT's game: some tokens are chosen to be predicted, and most of those are hidden."""
+
+    share: float = Field(0.15, gt=0.0, lt=1.0, description="tokens to be predicted, of all")
+    random: Share = Field(0.1, description="of these, replaced by another token instead of the mask")
+    same: Share = Field(0.1, description="of these, left as they are")
+
+    @model_validator(mode="after")
+    def _some_are_hidden(self) -> Self:
+        if self.random + self.same > 1:
+            raise ValueError(f"random = {self.random} and same = {self.same} are more than all; lower one of them")
+        return self
+
+
+class EmbeddingSettings(Settings):
+    """CBOW with negative sampling: a word is guessed from the mean of the words around it."""
+
+    window: Positive = Field(5, description="words to each side, at most; how many is drawn for every word")
+    negatives: Positive = Field(5, description="wrong words that each right one is told from")
+    subsample: float = Field(1e-3, ge=0, description="words above this share of the text are often left out; 0: none")
+    minimum_count: Positive = Field(5, description="rarer words get no vector")
+    words_per_batch: Positive = Field(4096, description="words guessed in one update")
+
+
 class DecodingSettings(Settings):
-    beam: int = Field(5, gt=0, le=1000, description="hypotheses kept; 1: greedy")
-    length_penalty: float = Field(0.6, ge=0, description="scores are divided by ((5 + length) / 6) ** this")
-    max_ratio: float = Field(2.0, gt=0, description="a translation has at most this times the source's tokens + 20")
-    batch_tokens: Positive = Field(4096, description="source tokens decoded together")
-    temperature: float = Field(0.0, ge=0, description="above 0: sample instead of searching")
-    top_k: NotNegative = Field(0, description="sample from the k likeliest tokens; 0: from all")
-    top_p: float = Field(1.0, gt=0, le=1.0, description="sample from the likeliest tokens that sum to p")
+    beam: int = Field(5, gt=0, le=1000, description="hypotheses kept; 1: greedy", json_schema_extra=of("translate"))
+    length_penalty: float = Field(
+        0.6,
+        ge=0,
+        description="scores are divided by ((5 + length) / 6) ** this",
+        json_schema_extra=of("translate"),
+    )
+    max_ratio: float = Field(
+        2.0,
+        gt=0,
+        description="a translation has at most this times the source's tokens + 20",
+        json_schema_extra=of("translate"),
+    )
+    batch_tokens: Positive = Field(4096, description="tokens read together")
+    temperature: float = Field(0.0, ge=0, description="above 0: sample; 0: the likeliest", json_schema_extra=SAMPLING)
+    top_k: NotNegative = Field(
+        0, description="sample from the k likeliest tokens; 0: from all", json_schema_extra=SAMPLING
+    )
+    top_p: float = Field(
+        1.0, gt=0, le=1.0, description="sample from the likeliest tokens that sum to p", json_schema_extra=SAMPLING
+    )
+    min_p: float = Field(
+        0.0,
+        ge=0,
+        le=1.0,
+        description="sample from tokens with this share of the likeliest's probability",
+        json_schema_extra=of("language"),
+    )
+    repetition_penalty: float = Field(
+        1.0, ge=1.0, description="makes tokens already written less likely", json_schema_extra=of("language")
+    )
+    max_tokens: Positive = Field(200, description="most tokens written", json_schema_extra=of("language"))
 
 
 class SystemSettings(Settings):
@@ -180,24 +349,29 @@ class SystemSettings(Settings):
 
 
 class Config(Settings):
-    task: Literal["translate"] = Field("translate", description="what to train")
+    task: Task = Field("translate", description=" · ".join(TASKS))
     recipe: str = Field("", description="name of the recipe this came from")
     seed: NotNegative = Field(1, description="every random choice follows from it")
     data: DataSettings = DataSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: ModelSettings = ModelSettings()
     training: TrainingSettings = TrainingSettings()
-    decoding: DecodingSettings = DecodingSettings()
+    masking: MaskingSettings = Field(MaskingSettings(), json_schema_extra=of("masked"))
+    embeddings: EmbeddingSettings = Field(EmbeddingSettings(), json_schema_extra=of("embeddings"))
+    decoding: DecodingSettings = Field(
+        DecodingSettings(), json_schema_extra=of("translate", "language", "classify-text")
+    )
     system: SystemSettings = SystemSettings()
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
-        if self.data.max_length > self.training.row_length:
+        sentences = self.task in ("translate", "classify-text")
+        if sentences and self.data.max_length > self.training.row_length:
             raise ValueError(
                 f"data.max_length = {self.data.max_length} does not fit into "
                 f"training.row_length = {self.training.row_length}; lower the first or raise the second"
             )
-        if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
+        if self.task == "translate" and self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError(
                 'model.tie_embeddings = "all" needs tokenizer.joint = true; set that, or use "target" instead of "all"'
             )
@@ -208,94 +382,19 @@ class Config(Settings):
             )
         if self.tokenizer.dropout and self.tokenizer.kind != "bpe":
             raise ValueError(f'tokenizer.dropout needs tokenizer.kind = "bpe", not "{self.tokenizer.kind}"')
-        if self.model.positions == "learned" and self.data.max_length > self.model.max_positions:
+        name, longest = (
+            ("data.max_length", self.data.max_length)
+            if sentences
+            else ("training.row_length", self.training.row_length)
+        )
+        if self.task != "embeddings" and self.model.positions == "learned" and longest > self.model.max_positions:
+            raise ValueError(f"{name} = {longest} is more than model.max_positions = {self.model.max_positions}")
+        scores = {"bleu": "translate", "accuracy": "classify-text"}
+        if self.training.select in scores and self.task != scores[self.training.select]:
             raise ValueError(
-                f"data.max_length = {self.data.max_length} is more than "
-                f"model.max_positions = {self.model.max_positions}"
+                f'training.select = "{self.training.select}" is not measured for the task "{self.task}"; use "loss"'
             )
         return self
-
-
-# ---------------------------------------------------------------- reading recipes
-
-
-TASKS = ("translate",)
-
-
-def recipe_names() -> list[str]:
-    """The ready-made recipes that come with Regard."""
-    return sorted(
-        Path(entry.name).stem for entry in resources.files("regard.recipes").iterdir() if entry.name.endswith(".toml")
-    )
-
-
-def recipe_text(recipe: str) -> str:
-    """The TOML text of a recipe, given by name or as a file."""
-    path = Path(recipe)
-    if path.suffix == ".toml" or path.is_file():
-        try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"Cannot read the recipe '{recipe}'.",
-                f"{error}",
-                "Check the path, or run `regard recipes` for the ready-made ones.",
-            ) from None
-    if recipe not in recipe_names():
-        raise UsageError(
-            f"There is no recipe '{recipe}'.",
-            "It is neither a ready-made recipe nor a .toml file here.",
-            did_you_mean(recipe, recipe_names()) + " Run `regard recipes`.",
-        )
-    return (resources.files("regard.recipes") / f"{recipe}.toml").read_text(encoding="utf-8")
-
-
-def recipe_summary(recipe: str) -> str:
-    """The first line of a ready-made recipe: what it is."""
-    return recipe_text(recipe).splitlines()[0].removeprefix("#").strip()
-
-
-def resolve(recipe: str, overrides: Iterable[str] = ()) -> Config:
-    """A recipe by name or path, with `section.key=value` overrides, as one complete config."""
-    return from_toml(recipe_text(recipe), name=Path(recipe).stem, overrides=overrides)
-
-
-def from_toml(text: str, name: str = "", overrides: Iterable[str] = ()) -> Config:
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(
-            f"The recipe '{name}' cannot be read as TOML.",
-            f"{error}",
-            "Mend that line; `regard init translate` shows the form.",
-        ) from None
-    for override in overrides:
-        _apply(tree, override)
-    return validate({**tree, "recipe": tree.get("recipe") or name})
-
-
-def _apply(tree: dict[str, Any], override: str) -> None:
-    """Set `a.b=value` in a nested dict; the value is read as TOML, or else as a plain string."""
-    key, equals, value = override.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(
-            f"'{override}' is not a setting.",
-            "An override has the form section.key=value.",
-            "For example: training.steps=500",
-        )
-    *sections, leaf = key.strip().split(".")
-    for section in sections:
-        tree = tree.setdefault(section, {})
-        if not isinstance(tree, dict):
-            raise UsageError(
-                f"'{key}' is not a setting.",
-                f"'{section}' is a value, not a section.",
-                "Run `regard init translate` for all keys.",
-            )
-    try:
-        tree[leaf] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        tree[leaf] = value
 
 
 def validate(tree: Mapping[str, Any]) -> Config:
@@ -372,39 +471,3 @@ def _keys_beside(keys: list[str]) -> list[str]:
 
 def _description(keys: list[str]) -> str:
     return _section(keys).model_fields[keys[-1]].description or ""
-
-
-# ---------------------------------------------------------------- writing recipes
-
-
-def starter_recipe(task: str) -> str:
-    """A complete recipe to edit, small enough to train on a laptop."""
-    return "# Edit data.train; the rest works as it is for some 10,000 to 1,000,000 pairs.\n" + to_toml(
-        resolve("starter").model_copy(update={"recipe": ""})
-    )
-
-
-def to_toml(config: Config) -> str:
-    """A complete recipe with a comment on every line."""
-    lines = [_line(config, name) for name in ("task", "recipe", "seed")]
-    for section, field in Config.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
-            settings = getattr(config, section)
-            lines += ["", f"[{section}]"] + [_line(settings, name) for name in type(settings).model_fields]
-    return "\n".join(lines) + "\n"
-
-
-def _line(settings: Settings, name: str) -> str:
-    assignment = f"{name} = {_toml_value(getattr(settings, name))}"
-    return f"{assignment:<35} # {type(settings).model_fields[name].description}"
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        # A JSON string is a TOML string, but for one character.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    return repr(value)

@@ -6,15 +6,19 @@ command can be given again. After that the folder stays, and `--resume` goes on 
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config, resolve, to_toml, validate
-from regard.data.pairs import splits
+from regard.config import Config, validate
+from regard.data import labelled, pairs
+from regard.data.text import TextSource
 from regard.errors import RegardError, UsageError
+from regard.kinds import KINDS
+from regard.recipes import resolve, to_toml
 from regard.training.folder import RunFolder
 
 
@@ -24,9 +28,18 @@ def train(
     out: str | Path | None = None,
     data: str | Path | None = None,
     resume: bool = False,
+    start_from: str | Path | None = None,
+    embeddings: str | Path | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Train a recipe, or go on with a run; the run folder and its summary."""
-    config = read_recipe(recipe, overrides, data)
+    changes = list(overrides)
+    if embeddings is not None:
+        changes.append(f"training.embeddings={json.dumps(str(Path(embeddings).resolve()))}")
+    if start_from is not None:
+        changes.append(f"training.start_from={json.dumps(str(Path(start_from).resolve()))}")
+    config = read_recipe(recipe, changes, data)
+    if config.training.start_from and not (resume and _is_run(out or recipe)):
+        config = taking_over(config)
     if resume and _is_run(recipe):
         out = out or recipe
     place = Path(out) if out else Path("runs") / (config.recipe if _is_run(recipe) else Path(recipe).stem)
@@ -41,9 +54,11 @@ def train(
                 "Give a larger number, or train anew with another --out DIR.",
             )
         return folder.path.resolve(), _train(config, folder)
-    splits(config.data)  # every file that is named is there
+    check_files(config)
     folder = RunFolder.create(place, config)
     try:
+        if config.training.start_from:
+            shutil.copyfile(Path(config.training.start_from) / "tokenizer.json", folder.path / "tokenizer.json")
         summary = _train(config, folder)
     except BaseException:
         if not folder.saved_steps():
@@ -63,6 +78,59 @@ def read_recipe(recipe: str, overrides: Iterable[str] = (), data: str | Path | N
     return config.model_copy(update={"data": config.data.model_copy(update={"root": str(root)})})
 
 
+def check_files(config: Config) -> None:
+    """Every file that is named is there."""
+    data = config.data
+    if config.task == "translate":
+        pairs.splits(data)
+    elif config.task == "classify-text":
+        labelled.splits(data)
+    else:
+        TextSource.of(data.text, data)
+        for held_out in (data.valid, data.test):
+            if held_out:
+                TextSource.of(held_out, data)
+    vectors = Path(data.root, config.training.embeddings)
+    if config.training.embeddings and not vectors.is_file():
+        raise RegardError(f"The word vectors '{vectors}' are missing.", "There is no such file.", "Check the path.")
+
+
+# What a run that starts from another may still choose for itself.
+OWN = {"dropout", "attention_dropout", "feedforward_dropout", "pooling"}
+
+
+def taking_over(config: Config) -> Config:
+    """The config with the model and tokenizer settings of the run that it starts from."""
+    place = Path(config.training.start_from)
+    source = RunFolder.open(place).read_config()
+    if source.task not in ("language", "masked", "classify-text"):
+        raise UsageError(
+            f"'{place}' cannot be started from.",
+            f"It is {KINDS[source.task][0]}; the blocks of a {config.task} model fit another.",
+            "Give a run of the task masked, language or classify-text.",
+        )
+    for name in ("model.safetensors", "tokenizer.json"):
+        if not (place / name).is_file():
+            raise RegardError(
+                f"The run '{place}' has no {name} yet.", "Its training is not finished.", "Go on with it first."
+            )
+    tree = config.model_dump()
+    tree["model"] = source.model.model_dump() | {name: tree["model"][name] for name in OWN}
+    tree["tokenizer"] = source.tokenizer.model_dump()
+    causal = source.task == "language" or source.model.causal
+    if config.task == "classify-text":
+        tree["model"]["causal"] = causal
+        if causal and config.model.pooling == "first":
+            tree["model"]["pooling"] = "last"  # the first position of a causal model has seen nothing
+    elif causal != (config.task == "language"):
+        raise UsageError(
+            f"'{place}' cannot be started from.",
+            f"It is {KINDS[source.task][0]}, which looks at other positions than a {config.task} model.",
+            "Give a run of the same task.",
+        )
+    return validate(tree)
+
+
 def _is_run(path: str | Path) -> bool:
     return (Path(path) / "config.toml").is_file()
 
@@ -71,12 +139,13 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     """Train; what may happen at any moment becomes an error that says how to go on."""
     # Imported here: torch takes a second or two, and a mistake in the settings is told without it.
     from regard.hardware import out_of_memory
-    from regard.tasks.translate import train_translation
+    from regard.tasks import task_class
+    from regard.tasks.common import train_task
     from regard.training.loop import Interrupted
 
     try:
         folder.write_text("config.toml", to_toml(config))  # a resumed run may have been given more steps
-        return train_translation(config, folder)
+        return train_task(config, folder, task_class(config.task))
     except (Interrupted, KeyboardInterrupt):
         raise Interrupted(_how_to_go_on(folder)) from None
     except OSError as error:
@@ -116,7 +185,7 @@ def _same_run(saved: Config, asked: Config, moved: bool) -> Config:
         "cache",
     }
     old, new = saved.model_dump(), asked.model_dump()
-    for section in ("data", "tokenizer", "model", "training", "seed", "task"):
+    for section in ("data", "tokenizer", "model", "training", "masking", "embeddings", "seed", "task"):
         for key in old[section] if isinstance(old[section], dict) else [None]:
             before, after = (old[section][key], new[section][key]) if key else (old[section], new[section])
             if before != after and key not in free:

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from regard.config import ModelSettings, resolve
-from regard.data.batches import PairBatch, Rectangle, fill
+from regard.config import ModelSettings
+from regard.data.pair_batches import PairBatch, Rectangle, fill
 from regard.data.shards import PairShards, Ragged
 from regard.models.seq2seq import Seq2Seq
+from regard.recipes import resolve
 
 WORDS = 50
 POSITIONS = ["sinusoidal", "sinusoidal-halves", "learned", "index", "rotary", "none"]

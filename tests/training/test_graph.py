@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from regard.data.batches import DataState
+from regard.data.batch import DataState
 from regard.experiment import read_recipe
 from regard.hardware import Hardware, seed_everything
-from regard.tasks.translate import TranslationTask, build, prepare
+from regard.tasks.translate import TranslationTask
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
 
@@ -17,10 +17,9 @@ def test_replaying_a_graph_adds_the_same_gradient_as_plain_code(tiny_recipe, tmp
     config = read_recipe(str(tiny_recipe), overrides)
     folder = RunFolder.create(tmp_path / "run", config)
     hardware = Hardware.choose(config.system)
-    data = prepare(config, folder)
-    task = TranslationTask(config, folder, data, hardware)
+    task = TranslationTask(config, folder, hardware)
     seed_everything(1)
-    model = build(config.model, data.tokenizers).to(hardware.device)
+    model = task.build().to(hardware.device)
     backward = Backward(model, lambda batch: task.loss(model, batch), hardware)
     batches = task.batches(DataState())
     backward(next(batches)[0], 100)  # captured on this batch, replayed on the next

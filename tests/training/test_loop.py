@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 
 import regard
 from regard.config import Config
-from regard.data.batches import DataState
+from regard.data.batch import DataState
 from regard.errors import RegardError
 from regard.experiment import read_recipe
 from regard.hardware import Hardware, seed_everything
-from regard.tasks.translate import TranslationTask, build, prepare
+from regard.tasks.translate import TranslationTask
 from regard.training.checkpoint import weights_of
 from regard.training.folder import RunFolder
 from regard.training.loop import Interrupted, Trainer
@@ -24,10 +24,9 @@ def trainer(recipe: Path, place: Path, *overrides: str) -> Trainer:
     config: Config = read_recipe(str(recipe), overrides)
     folder = RunFolder.create(place, config)
     hardware = Hardware.choose(config.system)
-    data = prepare(config, folder)
-    task = TranslationTask(config, folder, data, hardware)
+    task = TranslationTask(config, folder, hardware)
     seed_everything(config.seed)
-    return Trainer(config, build(config.model, data.tokenizers), task, folder, hardware)
+    return Trainer(config, task.build(), task, folder, hardware)
 
 
 def digest(run: Path) -> str:

@@ -167,7 +167,7 @@ SKIP_THEM = 'Mend the line, or skip such lines with data.bad_lines="skip".'
 def read_lines(path: Path, bad_lines: str = "error", advice: str = SKIP_THEM) -> Iterator[str | None]:
     """Lines without their line ends; None for a bad line that is to be skipped."""
     try:
-        with _open(path) as file:
+        with open_file(path) as file:
             yield from _lines(file, path, bad_lines, advice)
     except (OSError, EOFError, zlib.error) as error:
         raise RegardError(
@@ -201,7 +201,7 @@ def _lines(file: BinaryIO, path: Path, bad_lines: str, advice: str) -> Iterator[
             )
 
 
-def _open(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 

@@ -17,8 +17,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.config import TokenizerSettings
@@ -42,6 +46,13 @@ class TextTokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without <start> or <end>."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+
+    def encode_bytes(self, raw: bytes) -> list[int] | NDArray[np.int64]:
+        """The ids of a piece of text as it lies in a file. A byte vocabulary takes any bytes at all."""
+        bytes_only = self.size == len(SPECIALS) + 256 and not self._tokenizer.model.byte_fallback
+        if bytes_only and self._tokenizer.normalizer is None:
+            return _ID_OF_BYTE[np.frombuffer(raw, np.uint8)]
+        return self.encode([raw.decode()])[0]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids; special ids are left out."""
@@ -67,6 +78,15 @@ class TextTokenizer:
                 return "".join(f"<0x{byte:02X}>" for byte in raw)
         return name
 
+    def byte_lengths(self) -> NDArray[np.int64]:
+        """How many bytes of text each id stands for; none for the special ones."""
+        lengths = np.zeros(self.size, np.int64)
+        for token in range(len(SPECIALS), self.size):
+            name = self._tokenizer.id_to_token(token) or ""
+            byte_level = not self._tokenizer.model.byte_fallback
+            lengths[token] = 1 if name in _BYTE_NAMES else len(name) if byte_level else len(name.encode())
+        return lengths
+
     def spelled_out(self, ids: Sequence[int]) -> int:
         """How many of these ids are bytes that stand in for a word or character never seen in training."""
         return sum(self._tokenizer.id_to_token(token) in _BYTE_NAMES for token in ids)
@@ -90,10 +110,17 @@ class TextTokenizer:
             ) from None
 
 
-def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> TextTokenizer:
-    """Learn a vocabulary from texts."""
+def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings, sentences: bool = True) -> TextTokenizer:
+    """Learn a vocabulary from texts: whole sentences, or pieces of running text.
+
+    In sentences every word, the first too, gets a space before it, so that it is the same token wherever
+    it stands; running text is taken as it is.
+    """
+    reading = _Reading(sentences, settings.lowercase)
     if settings.kind == "byte":
-        return TextTokenizer(_byte_level(_byte_vocabulary(), [], words=False))
+        return TextTokenizer(
+            _byte_level(_byte_vocabulary(), [], words=False, reading=_Reading(False, settings.lowercase))
+        )
     least = len(SPECIALS) + 256
     if settings.vocabulary < least:
         raise RegardError(
@@ -102,19 +129,34 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> TextTo
             f"Set tokenizer.vocabulary to at least {least}.",
         )
     if settings.kind == "bpe":
-        return _train_bpe(texts, settings.vocabulary)
+        return _train_bpe(texts, settings.vocabulary, reading)
+    if settings.lowercase:
+        texts = (text.lower() for text in texts)
     if settings.kind == "word":
         counts: Counter[str] = Counter()
         splitter = pre_tokenizers.Split(Regex(WORDS), "isolated")
         for text in texts:
-            counts.update(piece for piece, _ in splitter.pre_tokenize_str(" " + text))
-        return TextTokenizer(_with_fallback(_most_frequent(counts, settings.vocabulary - least), words=True))
+            counts.update(piece for piece, _ in splitter.pre_tokenize_str(" " + text if sentences else text))
+        return TextTokenizer(
+            _with_fallback(_most_frequent(counts, settings.vocabulary - least), words=True, reading=reading)
+        )
     counts = Counter(character for text in texts for character in text)
-    return TextTokenizer(_with_fallback(_most_frequent(counts, settings.vocabulary - least), words=False))
+    reading = _Reading(False, settings.lowercase)
+    return TextTokenizer(
+        _with_fallback(_most_frequent(counts, settings.vocabulary - least), words=False, reading=reading)
+    )
 
 
-def _train_bpe(texts: Iterable[str], size: int) -> TextTokenizer:
-    learner = _byte_level(_byte_vocabulary(), [], words=True)
+@dataclass(frozen=True)
+class _Reading:
+    """What is done to a text before it is cut into tokens."""
+
+    sentences: bool  # a space is put before the first word
+    lowercase: bool
+
+
+def _train_bpe(texts: Iterable[str], size: int, reading: _Reading) -> TextTokenizer:
+    learner = _byte_level(_byte_vocabulary(), [], words=True, reading=reading)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=SPECIALS,
@@ -124,7 +166,9 @@ def _train_bpe(texts: Iterable[str], size: int) -> TextTokenizer:
     learner.train_from_iterator(texts, trainer)
     # The trainer marks the special tokens so that they are found in text; built anew, they are not.
     model = json.loads(learner.to_str())["model"]
-    return TextTokenizer(_byte_level(model["vocab"], [tuple(merge) for merge in model["merges"]], words=True))
+    return TextTokenizer(
+        _byte_level(model["vocab"], [tuple(merge) for merge in model["merges"]], words=True, reading=reading)
+    )
 
 
 def _most_frequent(counts: Counter[str], size: int) -> list[str]:
@@ -136,32 +180,31 @@ def _byte_vocabulary() -> dict[str, int]:
     return {piece: index for index, piece in enumerate(SPECIALS + letters)}
 
 
-def _byte_level(vocabulary: dict[str, int], merges: list[tuple[str, str]], words: bool) -> Tokenizer:
+def _byte_level(vocabulary: dict[str, int], merges: list[tuple[str, str]], words: bool, reading: _Reading) -> Tokenizer:
     """Bytes, joined by merges that never cross from one word into the next."""
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    if words:
-        # Every word, the first too, starts with a space, so that it is the same token wherever it stands.
-        tokenizer.normalizer = normalizers.Prepend(" ")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(WORDS), "isolated"), to_bytes])
-        tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
-    else:
-        tokenizer.pre_tokenizer = to_bytes
-        tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
+    split = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(WORDS), "isolated"), to_bytes])
+    tokenizer.pre_tokenizer = split if words else to_bytes
+    return _finish(tokenizer, [decoders.ByteLevel()], reading)
 
 
-def _with_fallback(pieces: list[str], words: bool) -> Tokenizer:
+def _with_fallback(pieces: list[str], words: bool, reading: _Reading) -> Tokenizer:
     """Whole pieces where known, single bytes where not."""
     vocabulary = {piece: index for index, piece in enumerate(SPECIALS + BYTES + pieces)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=True, ignore_merges=True))
-    steps = [decoders.ByteFallback(), decoders.Fuse()]
-    if words:
-        tokenizer.normalizer = normalizers.Prepend(" ")
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
-        steps.append(decoders.Strip(" ", 1, 0))
-    else:
-        tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS) if words else "", "isolated")
+    return _finish(tokenizer, [decoders.ByteFallback(), decoders.Fuse()], reading)
+
+
+def _finish(tokenizer: Tokenizer, steps: list[Any], reading: _Reading) -> Tokenizer:
+    """The way back to text; and, for sentences, the space before the first word and its removal."""
+    changes: list[Any] = [normalizers.Lowercase()] if reading.lowercase else []
+    if reading.sentences:
+        changes.append(normalizers.Prepend(" "))
+        steps = [*steps, decoders.Strip(" ", 1, 0)]
+    if changes:
+        tokenizer.normalizer = changes[0] if len(changes) == 1 else normalizers.Sequence(changes)
     tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
 
@@ -178,3 +221,7 @@ def _byte_of_letter() -> dict[str, int]:
 
 _BYTE_OF_LETTER = _byte_of_letter()
 _BYTE_NAMES = frozenset(BYTES)
+_ID_OF_BYTE = np.zeros(256, np.int64)
+for _letter, _id in _byte_vocabulary().items():
+    if _id >= len(SPECIALS):
+        _ID_OF_BYTE[_BYTE_OF_LETTER[_letter]] = _id

@@ -1,6 +1,7 @@
 """Sampling: draw the next token instead of taking the likeliest.
 
-    p_i ∝ exp(logit_i / temperature)     over the k likeliest, or the likeliest that sum to p
+    p_i ∝ exp(logit_i / temperature)     over the k likeliest, or the likeliest that sum to p, or those with at
+                                         least a share of the likeliest one's probability
 
 Each row draws from its own stream of random numbers, made from (seed, row); so a text does not depend on
 which others are decoded beside it.
@@ -19,7 +20,9 @@ from regard.decoding.hypothesis import Hypothesis, State, Stepper
 from regard.hardware import mix_seeds
 
 
-def truncate(logits_NW: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> tuple[Tensor, Tensor]:
+def truncate(
+    logits_NW: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Probabilities, largest first, and the tokens they belong to; what is cut off has probability 0."""
     ordered_NW, tokens_NW = logits_NW.float().sort(dim=-1, descending=True, stable=True)
     p_NW = (ordered_NW / temperature).softmax(-1)
@@ -29,6 +32,8 @@ def truncate(logits_NW: Tensor, temperature: float, top_k: int = 0, top_p: float
         # A token stays if those before it do not yet sum to p; the first always stays.
         p_NW = p_NW / p_NW.sum(-1, keepdim=True)
         p_NW = p_NW * (p_NW.cumsum(-1) - p_NW < top_p)
+    if min_p > 0.0:
+        p_NW = p_NW * (p_NW >= min_p * p_NW[:, :1])
     return p_NW / p_NW.sum(-1, keepdim=True), tokens_NW
 
 

@@ -1,9 +1,9 @@
-"""Translation scores by sacreBLEU, with its signatures and a bootstrap interval."""
+"""Scores: what an evaluation found; and those of translations, by sacreBLEU with its signatures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
@@ -24,6 +24,22 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found: the scores, of how many of what, and whatever else the task has to say."""
+
+    scores: list[Score]
+    count: int
+    counted: str
+    outputs: list[str] = field(default_factory=list)  # what the model made of each sample
+    details: dict[str, Any] = field(default_factory=dict)  # for scripts
+    notes: list[str] = field(default_factory=list)  # for people: whole lines
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return {score.name: score.value for score in self.scores}
 
 
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str], bootstrap: bool = True) -> list[Score]:

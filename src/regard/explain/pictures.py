@@ -10,7 +10,7 @@ import torch
 from regard.errors import RegardError
 from regard.explain.plots import alignment, attention_grid, positions_heatmap
 from regard.explain.translation import TracedTranslation, trace_translation
-from regard.run import Run
+from regard.runs.translation import TranslationRun
 
 KINDS = ("attention", "alignment", "positions")
 POSITIONS_SHOWN = 100
@@ -18,7 +18,7 @@ POSITIONS_SHOWN = 100
 
 def draw(run: Path, text: str, output: Path, what: str, target: str, device: str) -> dict[str, Any]:
     """Draw one picture of a run; returns where it is and what it shows."""
-    model = Run(run, device)
+    model = TranslationRun(run, device)
     try:
         if what == "positions":
             return _positions(model, output)
@@ -29,7 +29,7 @@ def draw(run: Path, text: str, output: Path, what: str, target: str, device: str
     return {"picture": str(output.resolve()), "source": text, "translation": traced.text}
 
 
-def traced_translation(model: Run, text: str, target: str = "") -> TracedTranslation:
+def traced_translation(model: TranslationRun, text: str, target: str = "") -> TracedTranslation:
     """The trace of a sentence and its best translation, or the one given."""
     translator = model.translator()
     ids = model.tokenizers.target.encode([target])[0] if target else translator.translate([text])[0][0].tokens
@@ -53,7 +53,7 @@ def _grid(traced: TracedTranslation, output: Path) -> None:
     attention_grid(traced.cross_weights(), _plain(traced.sources), _plain(traced.targets), output, title)
 
 
-def _positions(model: Run, output: Path) -> dict[str, Any]:
+def _positions(model: TranslationRun, output: Path) -> dict[str, Any]:
     kind = model.config.model.positions
     if kind in ("none", "rotary"):
         why = "It turns queries and keys instead." if kind == "rotary" else "It has no positions."

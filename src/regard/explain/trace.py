@@ -56,8 +56,14 @@ def trace(model: nn.Module, run: Callable[[], Any], layers: Collection[str] | No
 def recompute(attention: Attention, x_BTD: Tensor, context: Context, fast_output_BTD: Tensor) -> AttentionTrace:
     """Attention written out as in the paper."""
     q_BHTK, k_BHSK, v_BHSV = attention.project(x_BTD, context)
+    group = attention.heads // attention.key_value_heads
+    k_BHSK, v_BHSV = k_BHSK.repeat_interleave(group, 1), v_BHSV.repeat_interleave(group, 1)
     scores_BHTS = q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(attention.key_width)
-    scores_BHTS = scores_BHTS.masked_fill(~attention.mask(context), -torch.inf)
+    mask = attention.mask(context)
+    if mask is None and context.causal:
+        mask = torch.ones_like(scores_BHTS, dtype=torch.bool).tril()
+    if mask is not None:
+        scores_BHTS = scores_BHTS.masked_fill(~mask, -torch.inf)
     weights_BHTS = scores_BHTS.softmax(dim=-1)
     heads_BHTV = weights_BHTS @ v_BHSV
     output_BTD = attention.to_out(heads_BHTV.transpose(1, 2).flatten(2))

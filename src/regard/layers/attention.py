@@ -3,10 +3,11 @@
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
     MultiHead(X, M)    = concat(head_1 … head_h) W_out,   head_i = Attention(X Wq_i, M Wk_i, M Wv_i)
 
-M is X itself in self-attention and the encoder's output in cross-attention.
+M is X itself in self-attention and the encoder's output in cross-attention. With fewer heads for keys and
+values than for queries, a group of queries shares each (grouped-query attention).
 
-Shapes: B rows · T query positions · S key positions · H heads · K key width of a head · V value width
-        of a head · D model width · N rows while decoding · L positions decoded so far
+Shapes: B rows · T query positions · S key positions · H heads · G key and value heads · K key width of a head ·
+        V value width of a head · D model width · N rows while decoding · L positions decoded so far
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 
 from regard.config import ModelSettings
 from regard.layers.context import Context
+from regard.layers.norm import RMSNorm
 from regard.layers.positions import rotate
 
 
@@ -27,42 +29,46 @@ class Attention(nn.Module):
         super().__init__()
         self.cross = cross
         self.heads = settings.heads
+        self.key_value_heads = settings.key_value_heads or settings.heads
         self.key_width = settings.head_key_width
         self.value_width = settings.head_value_width
+        self.window = 0 if cross else settings.window
         self.dropout = settings.attention_dropout
         self.rotary = settings.positions == "rotary" and not cross
         # Wq, Wk and Wv as the rows of one matrix: one product instead of three.
         self.widths = [
             self.heads * self.key_width,
-            self.heads * self.key_width,
-            self.heads * self.value_width,
+            self.key_value_heads * self.key_width,
+            self.key_value_heads * self.value_width,
         ]
         self.to_qkv = nn.Linear(settings.width, sum(self.widths), bias=settings.bias)
         self.to_out = nn.Linear(self.heads * self.value_width, settings.width, bias=settings.bias)
+        normalised = settings.query_key_norm
+        self.query_norm = RMSNorm(self.key_width) if normalised else nn.Identity()
+        self.key_norm = RMSNorm(self.key_width) if normalised else nn.Identity()
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         q_BHTK, k_BHSK, v_BHSV = self.project(x_BTD, context)
-        y_BHTV = F.scaled_dot_product_attention(
-            q_BHTK,
-            k_BHSK,
-            v_BHSV,
-            attn_mask=self.mask(context),
-            dropout_p=self.dropout if self.training else 0.0,
-        )
+        mask = self.mask(context)
+        y_BHTV = self._attend(q_BHTK, k_BHSK, v_BHSV, mask, causal=mask is None and context.causal)
         return self.to_out(y_BHTV.transpose(1, 2).flatten(2))
 
     def step(self, x_ND: Tensor, state: KeyValueCache | MemoryKeys) -> Tensor:
         """One position further: [N, D]. Same numbers as `forward` on the whole prefix."""
         if isinstance(state, MemoryKeys):
             return self._step_across(x_ND, state)
-        q_N1D, k_N1D, v_N1D = self.to_qkv(x_ND[:, None]).split(self.widths, dim=-1)
-        q_NH1K, k_NH1K, v_NH1V = self._heads(q_N1D), self._heads(k_N1D), self._heads(v_N1D)
-        if self.rotary:
-            position_N1 = torch.full((len(x_ND), 1), state.length, device=x_ND.device)
-            q_NH1K, k_NH1K = rotate(q_NH1K, position_N1), rotate(k_NH1K, position_N1)
+        positions_N1 = torch.full((len(x_ND), 1), state.length, device=x_ND.device)
+        q_NH1K, k_NH1K, v_NH1V = self._own(x_ND[:, None], positions_N1)
         k_NHLK, v_NHLV = state.append(k_NH1K, v_NH1V)
-        y_NH1V = F.scaled_dot_product_attention(q_NH1K, k_NHLK, v_NHLV)
+        seen = slice(-self.window, None) if self.window else slice(None)
+        y_NH1V = self._attend(q_NH1K, k_NHLK[:, :, seen], v_NHLV[:, :, seen])
         return self.to_out(y_NH1V.flatten(1))
+
+    def prefill(self, x_BTD: Tensor, context: Context, state: KeyValueCache) -> Tensor:
+        """`forward`, and the keys and values kept for the steps to come."""
+        _, k_BHTK, v_BHTV = self.project(x_BTD, context)
+        state.append(k_BHTK, v_BHTV)
+        return self.forward(x_BTD, context)
 
     def project(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from `x`; keys and values from `x`, or from the memory when across."""
@@ -70,13 +76,10 @@ class Attention(nn.Module):
             assert context.memory is not None
             k_BHSK, v_BHSV = self.keys_and_values(context.memory.states_BSD)
             return self.queries(x_BTD), k_BHSK, v_BHSV
-        q_BHTK, k_BHTK, v_BHTV = (self._heads(part) for part in self.to_qkv(x_BTD).split(self.widths, dim=-1))
-        if self.rotary:
-            q_BHTK, k_BHTK = rotate(q_BHTK, context.positions_BT), rotate(k_BHTK, context.positions_BT)
-        return q_BHTK, k_BHTK, v_BHTV
+        return self._own(x_BTD, context.positions_BT)
 
-    def mask(self, context: Context) -> Tensor:
-        """True where a query may look at a key: [B, 1, T, S]."""
+    def mask(self, context: Context) -> Tensor | None:
+        """True where a query may look at a key: [B, 1, T, S]; None where only the order decides."""
         if not self.cross:
             return context.mask_B1TT
         assert context.memory is not None
@@ -84,42 +87,58 @@ class Attention(nn.Module):
 
     def queries(self, x_BTD: Tensor) -> Tensor:
         rows = slice(0, self.widths[0])
-        return self._heads(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)))
+        return self.query_norm(self._split(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)), self.heads))
 
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         rows = slice(self.widths[0], None)
         kv_BSX = F.linear(memory_BSD, self.to_qkv.weight[rows], self._bias(rows))
         k_BSX, v_BSX = kv_BSX.split(self.widths[1:], dim=-1)
-        return self._heads(k_BSX), self._heads(v_BSX)
+        return self.key_norm(self._split(k_BSX, self.key_value_heads)), self._split(v_BSX, self.key_value_heads)
 
     def _step_across(self, x_ND: Tensor, memory: MemoryKeys) -> Tensor:
         """The N = B·beams hypotheses of B sentences are B rows of queries: the memory is never copied."""
         sentences = len(memory.keys_BHSK)
         q_BHTK = self.queries(x_ND.view(sentences, -1, x_ND.shape[-1]))
-        y_BHTV = F.scaled_dot_product_attention(
-            q_BHTK, memory.keys_BHSK, memory.values_BHSV, attn_mask=memory.mask_B11S
-        )
+        y_BHTV = self._attend(q_BHTK, memory.keys_BHSK, memory.values_BHSV, memory.mask_B11S)
         return self.to_out(y_BHTV.transpose(1, 2).flatten(2)).flatten(0, 1)
+
+    def _own(self, x_BTD: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the same positions."""
+        q_BTX, k_BTX, v_BTX = self.to_qkv(x_BTD).split(self.widths, dim=-1)
+        q_BHTK = self.query_norm(self._split(q_BTX, self.heads))
+        k_BGTK = self.key_norm(self._split(k_BTX, self.key_value_heads))
+        if self.rotary:
+            q_BHTK, k_BGTK = rotate(q_BHTK, positions_BT), rotate(k_BGTK, positions_BT)
+        return q_BHTK, k_BGTK, self._split(v_BTX, self.key_value_heads)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """The fused kernel; `explain.trace` writes it out."""
+        dropout = self.dropout if self.training else 0.0
+        grouped = self.key_value_heads != self.heads
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
 
     def _bias(self, rows: slice) -> Tensor | None:
         return None if self.to_qkv.bias is None else self.to_qkv.bias[rows]
 
-    def _heads(self, x_BTX: Tensor) -> Tensor:
-        return x_BTX.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+    def _split(self, x_BTX: Tensor, heads: int) -> Tensor:
+        return x_BTX.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 class KeyValueCache:
     """Keys and values of the positions decoded so far, in memory taken once."""
 
     def __init__(self, attention: Attention, rows: int, max_length: int, like: Tensor):
-        self.keys_NHLK = like.new_empty(rows, attention.heads, max_length, attention.key_width)
-        self.values_NHLV = like.new_empty(rows, attention.heads, max_length, attention.value_width)
+        heads = attention.key_value_heads
+        self.keys_NHLK = like.new_empty(rows, heads, max_length, attention.key_width)
+        self.values_NHLV = like.new_empty(rows, heads, max_length, attention.value_width)
         self.length = 0
 
-    def append(self, k_NH1K: Tensor, v_NH1V: Tensor) -> tuple[Tensor, Tensor]:
-        self.keys_NHLK[:, :, self.length : self.length + 1] = k_NH1K
-        self.values_NHLV[:, :, self.length : self.length + 1] = v_NH1V
-        self.length += 1
+    def append(self, k_NHTK: Tensor, v_NHTV: Tensor) -> tuple[Tensor, Tensor]:
+        """Add one or more positions; all keys and values so far."""
+        new = slice(self.length, self.length + k_NHTK.shape[2])
+        self.keys_NHLK[:, :, new] = k_NHTK
+        self.values_NHLV[:, :, new] = v_NHTV
+        self.length = new.stop
         return self.keys_NHLK[:, :, : self.length], self.values_NHLV[:, :, : self.length]
 
     def select(self, rows_N: Tensor) -> None:

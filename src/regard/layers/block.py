@@ -17,6 +17,7 @@ from regard.config import ModelSettings
 from regard.layers.attention import Attention, KeyValueCache, MemoryKeys
 from regard.layers.context import Context
 from regard.layers.feedforward import FeedForward
+from regard.layers.norm import make_norm
 
 MIXERS = {"attention": Attention}
 
@@ -34,11 +35,11 @@ class Block(nn.Module):
         super().__init__()
         self.pre_norm = settings.norm == "pre"
         self.mixer = MIXERS[settings.mixer](settings)
-        self.mixer_norm = nn.LayerNorm(settings.width)
+        self.mixer_norm = make_norm(settings)
         self.cross = Attention(settings, cross=True) if cross else None
-        self.cross_norm = nn.LayerNorm(settings.width) if cross else None
+        self.cross_norm = make_norm(settings) if cross else None
         self.feedforward = FeedForward(settings)
-        self.feedforward_norm = nn.LayerNorm(settings.width)
+        self.feedforward_norm = make_norm(settings)
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
@@ -56,14 +57,17 @@ class Block(nn.Module):
             x_ND = self._residual(x_ND, self.cross_norm, lambda x: cross.step(x, memory))
         return self._residual(x_ND, self.feedforward_norm, self.feedforward)
 
+    def prefill(self, x_BTD: Tensor, context: Context, state: BlockState) -> Tensor:
+        """`forward` over the first positions, kept in the state for the steps to come."""
+        x_BTD = self._residual(x_BTD, self.mixer_norm, lambda x: self.mixer.prefill(x, context, state.mixer))
+        return self._residual(x_BTD, self.feedforward_norm, self.feedforward)
+
     def start(self, rows: int, max_length: int, memory_BSD: Tensor, segments_BS: Tensor) -> BlockState:
         """The state before the first position, for `rows` hypotheses over the sentences in memory."""
-        return BlockState(
-            mixer=KeyValueCache(self.mixer, rows, max_length, like=memory_BSD),
-            memory=MemoryKeys(self.cross, memory_BSD, segments_BS) if self.cross is not None else None,
-        )
+        memory = MemoryKeys(self.cross, memory_BSD, segments_BS) if self.cross is not None else None
+        return BlockState(KeyValueCache(self.mixer, rows, max_length, like=memory_BSD), memory)
 
-    def _residual(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
+    def _residual(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre_norm:
             return x + self.dropout(part(norm(x)))
         return norm(x + self.dropout(part(x)))

@@ -27,19 +27,31 @@ class Memory:
 class Context:
     """Everything a block must know about its rows besides the vectors themselves."""
 
-    segments_BT: Tensor
+    segments_BT: Tensor | None  # None: every row is one sequence without padding
     positions_BT: Tensor
     causal: bool
-    mask_B1TT: Tensor
+    mask_B1TT: Tensor | None  # None: no mask but `causal` itself, for which kernels have a faster way
     memory: Memory | None = None
 
     @classmethod
-    def of(cls, segments_BT: Tensor, positions_BT: Tensor, causal: bool, memory: Memory | None = None) -> Context:
-        mask_B1TT = same_segment(segments_BT, segments_BT)
-        if causal:
-            length = segments_BT.shape[1]
-            mask_B1TT = mask_B1TT & torch.ones(length, length, dtype=torch.bool, device=segments_BT.device).tril()
-        return cls(segments_BT, positions_BT, causal, mask_B1TT, memory)
+    def of(
+        cls,
+        segments_BT: Tensor | None,
+        positions_BT: Tensor,
+        causal: bool,
+        memory: Memory | None = None,
+        window: int = 0,
+    ) -> Context:
+        """`window`: each position sees only so many positions, itself and those before it (and after it)."""
+        mask = None if segments_BT is None else same_segment(segments_BT, segments_BT)
+        if window or (causal and mask is not None):
+            length = positions_BT.shape[1]
+            band_TT = torch.ones(length, length, dtype=torch.bool, device=positions_BT.device)
+            band_TT = band_TT.tril() if causal else band_TT
+            if window:
+                band_TT = band_TT.triu(1 - window).tril(window - 1)
+            mask = band_TT[None, None] if mask is None else mask & band_TT
+        return cls(segments_BT, positions_BT, causal, mask, memory)
 
 
 def same_segment(queries_BT: Tensor, keys_BS: Tensor) -> Tensor:

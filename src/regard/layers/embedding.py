@@ -1,6 +1,6 @@
 """Embedding: a token becomes a vector, scaled by √d, plus its position.
 
-    x = √d · E[token] + PE(position)
+    x = √d · E[token] + PE(position)          and, as in BERT, normalised
 
 Shapes: B rows · T positions · D model width
 """
@@ -12,6 +12,7 @@ import math
 from torch import Tensor, nn
 
 from regard.config import ModelSettings
+from regard.layers.norm import make_norm
 from regard.layers.positions import Positions
 
 
@@ -22,9 +23,10 @@ class Embedding(nn.Module):
         super().__init__()
         self.table = table
         self.positions = Positions(settings)
+        self.norm = make_norm(settings) if settings.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(settings.dropout)
         self.scale = math.sqrt(settings.width) if settings.scale_embeddings else 1.0
 
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor) -> Tensor:
         x_BTD = self.table(tokens_BT) * self.scale
-        return self.dropout(self.positions(x_BTD, positions_BT))
+        return self.dropout(self.norm(self.positions(x_BTD, positions_BT)))

@@ -15,7 +15,13 @@ from torch.nn import functional as F
 
 from regard.config import ModelSettings
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
+    "gelu": F.gelu,
+    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+}
 
 
 class FeedForward(nn.Module):
@@ -23,8 +29,9 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = ACTIVATIONS[settings.activation]
         self.gated = settings.gated
-        self.expand = nn.Linear(settings.width, settings.feedforward * (2 if settings.gated else 1))
-        self.contract = nn.Linear(settings.feedforward, settings.width)
+        bias = settings.feedforward_bias
+        self.expand = nn.Linear(settings.width, settings.feedforward * (2 if settings.gated else 1), bias=bias)
+        self.contract = nn.Linear(settings.feedforward, settings.width, bias=bias)
         self.dropout = nn.Dropout(settings.feedforward_dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:

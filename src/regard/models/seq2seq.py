@@ -10,21 +10,23 @@ Shapes: B rows · S source positions · T target positions · D model width · W
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from regard.config import ModelSettings
-from regard.layers.block import Block, BlockState
+from regard.layers.block import Block
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding
-from regard.layers.positions import Positions
+from regard.layers.norm import make_norm
+from regard.models.initialise import initialise
+from regard.models.state import DecoderState
 
 
 class Seq2Seq(nn.Module):
     def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
+        self.window = settings.window
         target_table = nn.Embedding(target_vocabulary, settings.width)
         share_all = settings.tie_embeddings == "all"
         source_table = target_table if share_all else nn.Embedding(source_vocabulary, settings.width)
@@ -35,10 +37,10 @@ class Seq2Seq(nn.Module):
         self.decoder = nn.ModuleList(Block(settings, cross=True) for _ in range(decoder_layers))
         # Pre-norm blocks leave their output unnormalised.
         pre_norm = settings.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(settings.width) if pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(settings.width) if pre_norm else nn.Identity()
+        self.encoder_norm = make_norm(settings) if pre_norm else nn.Identity()
+        self.decoder_norm = make_norm(settings) if pre_norm else nn.Identity()
         self.to_logits = nn.Linear(settings.width, target_vocabulary, bias=False)
-        self.apply(_initialise)
+        initialise(self, settings, depth=settings.layers + decoder_layers)
         if settings.tie_embeddings != "none":
             self.to_logits.weight = target_table.weight
 
@@ -54,7 +56,7 @@ class Seq2Seq(nn.Module):
         """Logits of the next token at every target position: [B, T, W]."""
         memory_BSD = self.encode(source_BS, source_segments_BS, source_positions_BS)
         memory = Memory(memory_BSD, same_segment(target_segments_BT, source_segments_BS))
-        context = Context.of(target_segments_BT, target_positions_BT, causal=True, memory=memory)
+        context = Context.of(target_segments_BT, target_positions_BT, causal=True, memory=memory, window=self.window)
         x_BTD = self.target_embedding(target_BT, target_positions_BT)
         for block in self.decoder:
             x_BTD = block(x_BTD, context)
@@ -62,7 +64,7 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source_BS: Tensor, segments_BS: Tensor, positions_BS: Tensor) -> Tensor:
         """What the encoder makes of the source: [B, S, D]."""
-        context = Context.of(segments_BS, positions_BS, causal=False)
+        context = Context.of(segments_BS, positions_BS, causal=False, window=self.window)
         x_BSD = self.source_embedding(source_BS, positions_BS)
         for block in self.encoder:
             x_BSD = block(x_BSD, context)
@@ -87,30 +89,3 @@ class Seq2Seq(nn.Module):
 
     def _decoder_blocks(self) -> Iterator[Block]:
         return (block for block in self.decoder if isinstance(block, Block))
-
-
-@dataclass
-class DecoderState:
-    """The explicit memory of decoding: one state a block."""
-
-    blocks: list[BlockState]
-    length: int = 0
-
-    def select(self, rows_N: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Keep these hypotheses; and, where sentences are finished, only these sentences."""
-        for block in self.blocks:
-            block.mixer.select(rows_N)
-            if block.memory is not None and sentences_B is not None:
-                block.memory.select(sentences_B)
-
-
-def _initialise(module: nn.Module) -> None:
-    """Matrices: uniform with variance 2 / (fan in + fan out). Embeddings: normal with variance 1 / d."""
-    if isinstance(module, nn.Linear):
-        nn.init.xavier_uniform_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-    elif isinstance(module, Positions) and module.kind == "index":
-        nn.init.normal_(module.direction_D, std=module.width**-0.5)

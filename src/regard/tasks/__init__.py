@@ -1,1 +1,30 @@
-"""Tasks: each joins data, model, loss and scores into something that can be trained and used."""
+"""Tasks: what joins data, model and scores. The trainer knows none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.config import Task
+
+
+def task_class(task: Task) -> Any:
+    """What the trainer trains; imported one by one, since each brings only what it needs."""
+    if task == "translate":
+        from regard.tasks.translate import TranslationTask
+
+        return TranslationTask
+    if task == "language":
+        from regard.tasks.language import LanguageTask
+
+        return LanguageTask
+    if task == "masked":
+        from regard.tasks.masked import MaskedTask
+
+        return MaskedTask
+    if task == "classify-text":
+        from regard.tasks.classify import ClassificationTask
+
+        return ClassificationTask
+    from regard.tasks.embeddings import EmbeddingsTask
+
+    return EmbeddingsTask

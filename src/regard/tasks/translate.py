@@ -14,20 +14,20 @@ from torch import Tensor, nn
 
 from regard import console
 from regard.config import Config, ModelSettings
-from regard.data.batches import DataState, PairBatch, PairStream, Rectangle, in_order
+from regard.data.batch import DataState
 from regard.data.bpe_dropout import BpeDropout
+from regard.data.pair_batches import PairBatch, PairStream, Rectangle, in_order
 from regard.data.pairs import Pair, PairSource, not_empty, splits
 from regard.data.shards import PairShards, cache_folder, tokenise
-from regard.data.tokenizers import PAD, TextTokenizer, train_tokenizer
+from regard.data.tokenizers import END, PAD, START, TextTokenizer, train_tokenizer
 from regard.decoding.translate import Translator
 from regard.errors import RegardError
 from regard.evaluation.metrics import bleu, translation_scores
-from regard.explain.plots import training_curves
-from regard.hardware import Hardware, environment, peak_memory, seed_everything
+from regard.hardware import Hardware
 from regard.models.seq2seq import Seq2Seq
+from regard.tasks.common import draw_curves
 from regard.training.folder import RunFolder
-from regard.training.loop import Trainer
-from regard.training.loss import cross_entropy, divergence
+from regard.training.loss import cross_entropy, training_loss
 
 MOST_VALIDATION_SENTENCES = 2000  # translated at each validation; the loss is over all of them
 
@@ -71,40 +71,6 @@ class PreparedPairs:
     test_text: list[Pair]
 
 
-def train_translation(config: Config, folder: RunFolder) -> dict[str, Any]:
-    """Train, or go on training, and leave a finished run. Returns its summary."""
-    hardware = Hardware.choose(config.system, config.training.steps)
-    console.say(f"Training '{config.recipe}' on {hardware.describe()}.")
-    folder.write_json("environment.json", environment())
-    data = prepare(config, folder)
-    task = TranslationTask(config, folder, data, hardware)
-    seed_everything(config.seed)
-    model = build(config.model, data.tokenizers)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    console.say(f"{len(data.train):,} pairs · vocabulary {data.tokenizers.target.size:,} · {parameters:,} parameters")
-    folder.write_json("config.json", architecture(config.model, data.tokenizers))
-    trainer = Trainer(config, model, task, folder, hardware)
-    progress = trainer.run()
-    trainer.finish()
-    translator = task.translator(trainer.model)
-    metrics = task.loss_over(trainer.model, data.test)
-    metrics |= {score.name: score.value for score in evaluate(translator, data.test_text)[1]}
-    summary = {
-        "task": config.task,
-        "recipe": config.recipe,
-        "seed": config.seed,
-        "steps": progress.step,
-        "seconds": round(progress.seconds, 1),
-        "parameters": parameters,
-        "device": hardware.describe(),
-        "peak_memory_bytes": peak_memory(hardware.device),
-        "metrics": metrics,
-    }
-    folder.write_text("README.md", _readme(folder, summary))
-    folder.write_json("summary.json", summary)
-    return summary
-
-
 def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
     """Read and check all data; learn the tokenizers where the run has none yet."""
     sources = splits(config.data)
@@ -146,8 +112,9 @@ def learn_tokenizers(config: Config, pairs: PairSource) -> Tokenizers:
 class TranslationTask:
     """What the trainer needs to know of translation."""
 
-    def __init__(self, config: Config, folder: RunFolder, data: PreparedPairs, hardware: Hardware):
-        self.config, self.folder, self.data, self.hardware = config, folder, data, hardware
+    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
+        self.config, self.folder, self.hardware = config, folder, hardware
+        self.data = data = prepare(config, folder)
         training, max_length = config.training, config.data.max_length
         self.rectangle = Rectangle.fitting(data.train, training.tokens_per_batch, training.row_length, max_length)
         dropout = None
@@ -165,22 +132,28 @@ class TranslationTask:
                 f"data.max_length = {max_length} tokens and are left out of training."
             )
 
+    def build(self) -> Seq2Seq:
+        return build(self.config.model, self.data.tokenizers)
+
+    def architecture(self) -> dict[str, Any]:
+        return {
+            "architecture": "seq2seq",
+            "source_vocabulary": self.data.tokenizers.source.size,
+            "target_vocabulary": self.data.tokenizers.target.size,
+            "pad_id": PAD,
+            "start_id": START,
+            "end_id": END,
+        }
+
+    def size(self) -> str:
+        return f"{len(self.data.train):,} pairs · vocabulary {self.data.tokenizers.target.size:,}"
+
     def batches(self, state: DataState) -> Iterator[tuple[PairBatch, DataState]]:
         return self.stream.batches(state)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
         settings = self.config.training
-        if not settings.consistency:
-            return cross_entropy(_logits(model, batch), batch.labels_BT, settings.label_smoothing, ignore=PAD)
-        # R-Drop: the same rows twice in one pass, with different dropout.
-        twice = PairBatch(*(torch.cat([tensor, tensor]) for tensor in batch.tensors()))
-        logits = _logits(model, twice)
-        first, second = logits.chunk(2)
-        apart = divergence(first, second, batch.labels_BT, ignore=PAD)
-        return (
-            0.5 * cross_entropy(logits, twice.labels_BT, settings.label_smoothing, ignore=PAD)
-            + 0.5 * settings.consistency * apart
-        )
+        return training_loss(lambda rows: _logits(model, rows), batch, settings.label_smoothing, settings.consistency)
 
     def validate(self, model: nn.Module, step: int) -> dict[str, float]:
         metrics = self.loss_over(model, self.data.valid)
@@ -200,8 +173,19 @@ class TranslationTask:
         return metrics
 
     def draw(self) -> None:
-        """The course of training so far, as a picture."""
-        training_curves(self.folder.read_metrics(), self.folder.plots / "curves.png")
+        draw_curves(self.folder)
+
+    def test(self, model: nn.Module) -> dict[str, float]:
+        metrics = self.loss_over(model, self.data.test)
+        scores = evaluate(self.translator(model), self.data.test_text)[1]
+        return metrics | {score.name: score.value for score in scores}
+
+    def next_commands(self) -> list[str]:
+        return [
+            f'echo "A sentence." | regard translate {self.folder.path}',
+            f"regard evaluate {self.folder.path}",
+            f'regard explain {self.folder.path} "A sentence." -o attention.png',
+        ]
 
     @torch.inference_mode()
     def loss_over(self, model: nn.Module, shards: PairShards) -> dict[str, float]:
@@ -223,19 +207,6 @@ class TranslationTask:
 
 def build(settings: ModelSettings, tokenizers: Tokenizers) -> Seq2Seq:
     return Seq2Seq(settings, tokenizers.source.size, tokenizers.target.size)
-
-
-def architecture(settings: ModelSettings, tokenizers: Tokenizers) -> dict[str, Any]:
-    """What another program must know to load the weights."""
-    return {
-        "architecture": "seq2seq",
-        "source_vocabulary": tokenizers.source.size,
-        "target_vocabulary": tokenizers.target.size,
-        "pad_id": 0,
-        "start_id": 1,
-        "end_id": 2,
-        "model": settings.model_dump(),
-    }
 
 
 def make_translator(
@@ -264,27 +235,3 @@ def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
         batch.target_positions_BT,
     )
     return logits
-
-
-def _readme(folder: RunFolder, summary: dict[str, Any]) -> str:
-    """A page for whoever finds the folder later."""
-    figures = "\n".join(f"| {name} | {value:.4g} |" for name, value in summary["metrics"].items())
-    here = folder.path.name
-    return f"""# {here}
-
-A translator trained with Regard from the recipe `{summary["recipe"]}`: {summary["steps"]:,} steps,
-{summary["parameters"]:,} parameters, on {summary["device"]}. Figures on the held-out test data:
-
-| | |
-|---|---|
-{figures}
-
-```
-echo "A sentence." | regard translate {folder.path}
-regard evaluate {folder.path}
-regard explain {folder.path} "A sentence." -o attention.png
-```
-
-`model.safetensors` and `config.json` are the model, `tokenizer.json` its vocabulary, `config.toml` every
-setting, `metrics.jsonl` the course of training, `checkpoints/` what `--resume` goes on from.
-"""

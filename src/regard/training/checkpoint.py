@@ -143,7 +143,7 @@ class Checkpoints:
                 shutil.rmtree(self.folder / f"step-{step}")
 
 
-# ---------------------------------------------------------------- tensors of a model and its optimizer
+# ---------------------------------------------------------------- tensors of a model
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -163,24 +163,6 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
-
-
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's memory as named tensors: 'exp_avg/decoder.0…'."""
-    return {
-        f"{key}/{name}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
-
-
-def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    parameters = dict(model.named_parameters())
-    for key_and_name, value in tensors.items():
-        key, _, name = key_and_name.partition("/")
-        parameter = parameters[name]
-        # Adam's step counter stays where torch keeps it: with the parameter when fused.
-        optimizer.state[parameter][key] = value.to(parameter.device).clone()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -11,9 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config, from_toml, to_toml
+from regard.config import Config
 from regard.errors import RegardError
 from regard.files import write_atomically
+from regard.recipes import from_toml, to_toml
 
 
 class RunFolder:

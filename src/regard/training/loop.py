@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from regard import console
 from regard.config import Config
-from regard.data.batches import DataState
+from regard.data.batch import Batch, DataState
 from regard.errors import RegardError
 from regard.files import flush
 from regard.hardware import Hardware, out_of_memory, seed_everything
@@ -35,26 +35,14 @@ from regard.training.checkpoint import (
     Checkpoint,
     CheckpointError,
     Checkpoints,
-    load_optimizer,
     load_weights,
-    optimizer_tensors,
     save_tensors,
     weights_of,
 )
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
-from regard.training.optimizer import gradient_norm, make_optimizer
+from regard.training.optimizer import Optimizer, gradient_norm
 from regard.training.schedule import learning_rate
-
-
-class Batch(Protocol):
-    """What the loop must know of a batch."""
-
-    @property
-    def targets(self) -> int: ...
-    def split(self, pieces: int) -> list[Any]: ...
-    def to(self, device: torch.device) -> Any: ...
-    def pin_memory(self) -> Any: ...
 
 
 class Task(Protocol):
@@ -95,7 +83,7 @@ class Trainer:
         self.config, self.settings = config, config.training
         self.task, self.folder, self.hardware = task, folder, hardware
         self.model = model.to(hardware.device)
-        self.optimizer = make_optimizer(self.model, self.settings)
+        self.optimizer = Optimizer(self.model, self.settings)
         self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.checkpoints = Checkpoints(
             folder.checkpoints,
@@ -171,8 +159,6 @@ class Trainer:
     def _update(self, step: int, batch: Batch) -> tuple[float, float]:
         """One update of the weights; the mean loss and the gradient's norm."""
         rate = learning_rate(step, self.settings, self.config.model.width)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         self.model.train()
         total = torch.zeros((), device=self.hardware.device)
         try:
@@ -188,9 +174,7 @@ class Trainer:
         loss_value, norm_value = torch.stack([total, norm]).tolist()
         if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
             raise self._not_finite(step, loss_value, norm_value, rate)
-        self.optimizer.step()
-        # Kept in place: a captured graph adds to the same memory at every step.
-        self.optimizer.zero_grad(set_to_none=False)
+        self.optimizer.step(rate)
         if self.average:
             self.average.update(self.model, step)
         return loss_value, norm_value
@@ -214,7 +198,7 @@ class Trainer:
         console.say(f"step {step:,}: validation {shown}")
         self.progress.metrics = metrics
         value = metrics[self.settings.select]
-        score = value if self.settings.select == "bleu" else -value
+        score = -value if self.settings.select == "loss" else value
         if self.progress.best is not None and score <= self.progress.best:
             self.progress.without_better += 1
         else:
@@ -247,7 +231,7 @@ class Trainer:
     def _save(self) -> None:
         checkpoint = Checkpoint(
             weights=weights_of(self.model),
-            optimizer=optimizer_tensors(self.model, self.optimizer),
+            optimizer=self.optimizer.tensors(),
             average=self.average.weights if self.average else {},
             state=self.progress.to_json(),
         )
@@ -268,7 +252,7 @@ class Trainer:
             return
         step, checkpoint = found
         load_weights(self.model, checkpoint.weights)
-        load_optimizer(self.model, self.optimizer, checkpoint.optimizer)
+        self.optimizer.load(checkpoint.optimizer)
         if self.average:
             self.average.load(checkpoint.average)
         self.progress = Progress.from_json(checkpoint.state)
@@ -277,7 +261,7 @@ class Trainer:
         console.say(f"All {step:,} steps are done already." if done else f"Going on from step {step:,}.")
 
     def _log(self, step: int, window: _Window) -> None:
-        rate = self.optimizer.param_groups[0]["lr"]
+        rate = learning_rate(step, self.settings, self.config.model.width)
         self.folder.append_metrics(
             {
                 "step": step,

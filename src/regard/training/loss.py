@@ -12,8 +12,15 @@ Shapes: B rows · T target positions · W words in the vocabulary
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from torch import Tensor
 from torch.nn import functional as F
+
+from regard.data.batch import Batch
+
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 
 def cross_entropy(logits_BTW: Tensor, labels_BT: Tensor, smoothing: float = 0.0, ignore: int = 0) -> Tensor:
@@ -33,3 +40,16 @@ def divergence(first_BTW: Tensor, second_BTW: Tensor, labels_BT: Tensor, ignore:
     # Σ p log(p/q) + Σ q log(q/p) = Σ (p − q)(log p − log q)
     both_BT = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
     return 0.5 * (both_BT * (labels_BT != ignore)).sum()
+
+
+def training_loss(
+    logits_of: Callable[[AnyBatch], Tensor], batch: AnyBatch, smoothing: float, consistency: float
+) -> Tensor:
+    """The summed loss of a batch; with `consistency` above 0, R-Drop: each row twice with different dropout."""
+    if not consistency:
+        return cross_entropy(logits_of(batch), batch.labels_BT, smoothing, batch.nothing)
+    twice = batch.twice()
+    logits = logits_of(twice)
+    first, second = logits.chunk(2)
+    apart = divergence(first, second, batch.labels_BT, batch.nothing)
+    return 0.5 * cross_entropy(logits, twice.labels_BT, smoothing, batch.nothing) + 0.5 * consistency * apart

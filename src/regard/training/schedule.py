@@ -3,6 +3,7 @@
 paper         factor · d^−½ · min(step^−½, step · warmup^−3/2)
 inverse-sqrt  peak · min(step / warmup, √(warmup / step))
 cosine        linear to peak, then half a cosine down to the final rate
+linear        linear to peak, then a straight line down to the final rate
 constant      linear to peak, then level
 """
 
@@ -22,8 +23,8 @@ def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:
         return peak * step / warmup
     if settings.schedule == "inverse-sqrt":
         return peak * math.sqrt(max(warmup, 1) / step)
-    if settings.schedule == "cosine":
+    if settings.schedule in ("cosine", "linear"):
         progress = min(1.0, (step - warmup) / max(1, settings.steps - warmup))
-        final = settings.final_learning_rate
-        return final + (peak - final) * 0.5 * (1 + math.cos(math.pi * progress))
+        left = 0.5 * (1 + math.cos(math.pi * progress)) if settings.schedule == "cosine" else 1 - progress
+        return settings.final_learning_rate + (peak - settings.final_learning_rate) * left
     return peak

@@ -1,4 +1,4 @@
-"""A trained model, loaded from its run folder and ready to use."""
+"""A trained translator."""
 
 from __future__ import annotations
 
@@ -6,43 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config, FileList, validate
+from regard.config import FileList
 from regard.data.pairs import PairSource, file_groups, not_empty, splits
 from regard.decoding.translate import Translation, Translator
 from regard.errors import RegardError
-from regard.evaluation.metrics import Score
-from regard.hardware import Hardware
-from regard.models.seq2seq import Seq2Seq
+from regard.evaluation.metrics import Evaluation
+from regard.runs.base import Run
 from regard.tasks.translate import Tokenizers, build, evaluate, make_translator
-from regard.training.checkpoint import load_weights, read_tensors
-from regard.training.folder import RunFolder
 
 
-class Run:
+class TranslationRun(Run):
     """`regard.load("runs/demo").translate(["The dog sleeps."])`"""
 
     def __init__(self, path: Path | str, device: str = "auto"):
-        self.folder = RunFolder.open(path)
-        self.config: Config = self.folder.read_config()
+        super().__init__(path, device)
         tokenizers = Tokenizers.load(self.folder.path)
         if tokenizers is None:
-            raise RegardError(
-                f"The run '{path}' has no tokenizer yet.",
-                "Training stopped before it was made.",
-                "Go on with `regard train ... --resume`.",
-            )
+            raise self._unfinished()
         self.tokenizers = tokenizers
-        self.hardware = Hardware.choose(self._with("system", device=device).system)
-        self.model: Seq2Seq = build(self.config.model, tokenizers)
-        try:
-            load_weights(self.model, read_tensors(self.folder.model))
-        except ValueError as error:
-            raise RegardError(
-                f"The weights in '{path}' do not fit its config.toml.",
-                f"{error}",
-                "Restore the file that was changed.",
-            ) from None
-        self.model.to(self.hardware.device).eval()
+        self.model = self._load(build(self.config.model, tokenizers))
 
     def translate(
         self,
@@ -71,16 +53,8 @@ class Run:
     def translator(self, **decoding: Any) -> Translator:
         return make_translator(self._with("decoding", **decoding), self.model, self.tokenizers, self.hardware)
 
-    def _with(self, section: str, **changes: Any) -> Config:
-        """The run's config with some settings of a section changed, and checked again."""
-        tree = self.config.model_dump()
-        tree[section] |= changes
-        return validate(tree)
-
-    def evaluate(
-        self, files: FileList | None = None, split: str = "test", **decoding: Any
-    ) -> tuple[list[str], list[Score]]:
-        """Translate held-out data and score it: the run's own, or the files given."""
+    def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
+        """Translate held-out data and score it: the run's own, or the files given. Options are of [decoding]."""
         if files:
             groups = file_groups(files, ".", "the test data")
             for path in (path for group in groups for path in group):
@@ -96,4 +70,5 @@ class Run:
                 f"The {split} data has no pair with text on both sides.",
                 "Name other files.",
             )
-        return evaluate(self.translator(**decoding), pairs)
+        translations, scores = evaluate(self.translator(**options), pairs)
+        return Evaluation(scores, len(pairs), "sentences", outputs=translations)

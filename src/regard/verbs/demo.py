@@ -9,7 +9,7 @@ from regard import console
 from regard.data.pairs import splits
 from regard.experiment import train
 from regard.explain.pictures import draw_alignment, traced_translation
-from regard.run import Run
+from regard.runs.translation import TranslationRun
 
 
 def run(out: Path) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def run(out: Path) -> dict[str, Any]:
         console.say(f"'{out}' is already trained; delete it to train again.")
     else:
         train("demo", out=out, resume=True)
-    model = Run(out)
+    model = TranslationRun(out)
     pairs = [pair for _, pair in zip(range(5), splits(model.config.data)["test"], strict=False)]
     translations = model.translate([source for source, _ in pairs])
     picture = model.folder.plots / "alignment.png"

@@ -1,0 +1,105 @@
+"""Verbs that look inside: explain, embeddings, tokenize."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, show
+from regard.errors import UsageError, did_you_mean
+
+
+@app.command()
+def explain(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(help="The sentence to look into.")] = "",
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")] = Path("explain.png"),
+    what: Annotated[str, typer.Option(help="attention, alignment or positions.")] = "attention",
+    target: Annotated[str, typer.Option(help="Look at this translation instead of the model's own.")] = "",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Draw what a model looked at.
+
+    attention: every layer and head of its cross-attention. alignment: the last layer, averaged over heads.
+    positions: the position encodings that it adds.
+    """
+    if what != "positions" and not text.strip():
+        raise UsageError("A sentence is missing.", f"'{what}' is drawn for a sentence.", 'Add one: "A dog sleeps."')
+    if output.suffix.lower() != ".png":
+        raise UsageError(f"'{output}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
+    from regard.kinds import must_be
+
+    must_be(run, "translate")
+    from regard.explain import pictures
+
+    if what not in pictures.KINDS:
+        raise UsageError(f"Nothing is drawn for '{what}'.", "It is no picture.", did_you_mean(what, pictures.KINDS))
+    found = pictures.draw(run, text, output, what, target, device)
+    show(found, as_json, lambda content: content["picture"])
+
+
+@app.command()
+def embeddings(
+    source: Annotated[
+        Path, typer.Argument(help="A run of any kind, or a file of word vectors (word2vec text).", show_default=False)
+    ],
+    nearest: Annotated[list[str] | None, typer.Option(help="A word whose nearest neighbours to show.")] = None,
+    analogy: Annotated[list[str] | None, typer.Option(help='A sum of words: "king-man+woman".')] = None,
+    count: Annotated[int, typer.Option(help="How many neighbours to show.")] = 10,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A PNG of the words and their neighbours in two dimensions.")
+    ] = None,
+    export: Annotated[Path | None, typer.Option(help="Write all vectors here, as word2vec text.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at word vectors: neighbours, analogies, a picture; or export them.
+
+    regard embeddings runs/words --nearest king --analogy king-man+woman
+    """
+    if not (nearest or analogy or export):
+        raise UsageError(
+            "There is nothing to do.", "No word is named.", "Add --nearest WORD, --analogy A-B+C or --export FILE."
+        )
+    if count < 1:
+        raise UsageError(f"{count} neighbours cannot be shown.", "At least one is.", "Use --count 10.")
+    if output is not None and not nearest:
+        raise UsageError(
+            "There is nothing to draw.", "A picture shows words given by --nearest.", "Add --nearest WORD."
+        )
+    if output is not None and output.suffix.lower() != ".png":
+        raise UsageError(f"'{output}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
+    from regard.verbs.embeddings import look
+
+    def report(found: dict[str, Any]) -> str:
+        lines: list[str] = []
+        for block in found["found"]:
+            lines += [block["asked"], *(f"  {near['similarity']:.3f}  {near['word']}" for near in block["nearest"]), ""]
+        return "\n".join(lines + [found[key] for key in ("picture", "exported") if key in found]).strip()
+
+    show(look(source, nearest or [], analogy or [], count, output, export), as_json, report)
+
+
+@app.command()
+def tokenize(
+    source: Annotated[
+        str, typer.Argument(help="A run, a tokenizer.json, or - to look at the text alone.", show_default=False)
+    ],
+    text: Annotated[
+        str | None, typer.Argument(help="The text; standard input if left out.", show_default=False)
+    ] = None,
+    merges: Annotated[bool, typer.Option("--merges", help="Show how pairs are joined, step by step.")] = False,
+    steps: Annotated[int | None, typer.Option(min=0, help="With -: at most so many merges.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the tokens of a text, with ids and byte positions.
+
+    With --merges, how byte-pair encoding gets there. `regard tokenize - aaabdaaabac --merges` learns merges
+    from the text itself.
+    """
+    from regard.verbs.tokenize import describe
+
+    content, shown = describe(source, text, merges, steps)
+    show(content, as_json, lambda _: shown)

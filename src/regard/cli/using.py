@@ -1,0 +1,203 @@
+"""Verbs that use runs: evaluate, translate, generate, fill, classify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, show, write
+from regard.errors import UsageError
+
+FINE = ("loss", "bits_per_byte")  # figures whose fourth digit counts
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Other test data, in the form that the run was trained on.", show_default=False),
+    ] = None,
+    split: Annotated[str, typer.Option(help="test or valid.")] = "test",
+    beam: Annotated[
+        int | None, typer.Option(help="Translating: hypotheses kept; 1 is greedy.", show_default="as trained")
+    ] = None,
+    bag_of_words: Annotated[bool, typer.Option(help="Classifying: train bags of words for comparison.")] = True,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the translations, or the labels, here.")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Score a run on held-out data.
+
+    A translator: BLEU cased and lower-cased, and chrF, each with its 95 % interval and sacreBLEU's signature.
+    A language model: loss, perplexity, bits per byte. A classifier: accuracy, macro-F1, a confusion picture,
+    and what bags of words with a linear classifier reach on the same texts.
+    """
+    if split not in ("test", "valid"):
+        raise UsageError(f"There is no split '{split}'.", "Held-out data is test or valid.", "Use --split test.")
+    from regard.kinds import must_be
+    from regard.runs import open_run
+
+    options: dict[str, Any] = {}
+    if beam is not None:
+        must_be(run, "translate")
+        options["beam"] = beam
+    if not bag_of_words:
+        must_be(run, "classify-text")
+        options["bag_of_words"] = False
+    found = open_run(run, device).evaluate([str(path) for path in files or []], split, **options)
+    if output:
+        write(output, "".join(text + "\n" for text in found.outputs))
+
+    def report(content: dict[str, Any]) -> str:
+        lines = []
+        for score in found.scores:
+            spread = f" ± {score.interval:.2f}" if score.interval is not None else ""
+            lines.append(
+                f"{score.name:<15} {score.value:8.{4 if score.name in FINE else 2}f}{spread}   {score.signature}"
+            )
+        return "\n".join([*lines, *found.notes])
+
+    content = {
+        "run": str(run),
+        found.counted: found.count,
+        "metrics": found.metrics,
+        "scores": [score.to_json() for score in found.scores],
+    }
+    show(content | found.details, as_json, report)
+
+
+@app.command()
+def translate(
+    run: RunArgument,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="One sentence a line; standard input if left out.", show_default=False),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.", show_default="as trained")] = None,
+    best: Annotated[int, typer.Option("--best", "-n", help="Print the N best of each sentence, with scores.")] = 1,
+    prefix: Annotated[str, typer.Option(help="Text that every translation must start with.")] = "",
+    temperature: Annotated[float, typer.Option(help="Above 0: sample instead of searching.")] = 0.0,
+    top_k: Annotated[int, typer.Option(help="Sample from the k likeliest tokens; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens that sum to p.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="For sampling.")] = 1,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Translate a file or standard input.
+
+    Line by line, in order: one line out for one line in. With --best N, N lines "score TAB text" and a
+    blank line for each. With --json, one JSON object a line.
+    """
+    from regard.kinds import must_be
+    from regard.verbs.translate import translate_lines
+
+    must_be(run, "translate")
+    decoding: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    if beam is not None:
+        decoding["beam"] = beam
+    translate_lines(run, file, output, best=best, prefix=prefix, seed=seed, device=device, as_json=as_json, **decoding)
+
+
+@app.command()
+def generate(
+    run: RunArgument,
+    prompt: Annotated[
+        str | None, typer.Option(help="What the text begins with; else standard input, if something comes from it.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens written.", show_default="as trained")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="0: always the likeliest; 1: as probable.", show_default="as trained")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0: all.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens that sum to p.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Sample from tokens with this share of the likeliest's probability.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Above 1: tokens already written become less likely.")
+    ] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed gives another text.")] = 1,
+    samples: Annotated[int, typer.Option(help="How many texts to write.")] = 1,
+    top: Annotated[int, typer.Option(help="Show this many candidates and their probabilities at each step.")] = 0,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a text, as it is written.
+
+    regard generate runs/shakespeare --prompt "ROMEO:" --temperature 0.8
+
+    A prompt longer than the model's context keeps its last part; it says so. With --json, one object a text.
+    """
+    from regard.kinds import must_be
+
+    must_be(run, "language")
+    from regard.verbs.generate import write_texts
+
+    given = {
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+    }
+    decoding = {name: value for name, value in given.items() if value is not None}
+    write_texts(run, prompt, stop or [], seed, samples, top, device, as_json, decoding)
+
+
+@app.command()
+def fill(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(help='A text with a hole in it: "The [MASK] sat."', show_default=False)],
+    top: Annotated[int, typer.Option(help="How many candidates to show.")] = 5,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Guess what stands at [MASK], with probabilities."""
+    from regard.kinds import must_be
+
+    must_be(run, "masked")
+    from regard.runs.masked import MaskedRun
+
+    found = [[vars(candidate) for candidate in each] for each in MaskedRun(run, device).fill(text, top)]
+
+    def report(content: dict[str, Any]) -> str:
+        blocks = []
+        for candidates in content["masks"]:
+            blocks.append("\n".join(f"{c['probability']:7.2%}  {c['token']:<16} {c['text']}" for c in candidates))
+        return "\n\n".join(blocks)
+
+    show({"text": text, "masks": found}, as_json, report)
+
+
+@app.command()
+def classify(
+    run: RunArgument,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="One text a line; standard input if left out.", show_default=False),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
+    top: Annotated[int, typer.Option(help="Show this many classes of each text.")] = 1,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Name the class of each line of files or standard input.
+
+    One line out for one line in: label, TAB, probability (and so on with --top). With --json, one object a line.
+    """
+    from regard.kinds import must_be
+
+    must_be(run, "classify-text")
+    if top < 1:
+        raise UsageError(f"{top} classes cannot be shown.", "At least one is.", "Use --top 1.")
+    from regard.verbs.classify import classify_lines
+
+    classify_lines(run, files or [], output, top=top, device=device, as_json=as_json)

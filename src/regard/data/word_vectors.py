@@ -1,0 +1,183 @@
+"""Word vectors: a word and its numbers on every line, as word2vec and GloVe write them.
+
+    nearest     the words whose vectors have the largest cosine with that of a word
+    analogy     the words nearest to king − man + woman, of vectors of unit length
+
+Shapes: W words · D width
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.data.pairs import open_file
+from regard.data.tokenizers import TextTokenizer
+from regard.errors import RegardError, did_you_mean
+from regard.files import write_atomically
+
+SUGGESTED = 10_000  # the most frequent words, among which a misspelled one is looked for
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """Words, the most frequent first, and a vector for each: [W, D]."""
+
+    words: list[str]
+    vectors: NDArray[np.float32]
+
+    @classmethod
+    def read(cls, path: Path | str) -> WordVectors:
+        """Text of word2vec, or of GloVe (no first line with the sizes); plain or .gz."""
+        path = Path(path)
+        words: list[str] = []
+        rows: list[NDArray[np.float32]] = []
+        announced = None
+        for number, line in _lines(path):
+            word, *numbers = line.rstrip().split(" ")
+            if number == 1 and len(numbers) == 1 and word.isdigit() and numbers[0].isdigit():
+                announced = int(word), int(numbers[0])
+                continue
+            try:
+                row = np.array(numbers, np.float32)
+            except ValueError:
+                raise _malformed(path, number, f"'{line[:40].rstrip()}' is not a word and its numbers.") from None
+            width = announced[1] if announced else len(rows[0]) if rows else max(len(row), 1)
+            if len(row) != width:
+                raise _malformed(path, number, f"It has {len(row)} numbers where {width} are expected.")
+            if not np.isfinite(row).all():
+                raise _malformed(path, number, f"The vector of '{word}' is not finite.")
+            words.append(word)
+            rows.append(row)
+        if announced and announced[0] != len(words):
+            raise _malformed(path, 1, f"It announces {announced[0]:,} words, but {len(words):,} follow.")
+        if not words:
+            raise _malformed(path, 1, "There is no word in it.")
+        return cls(words, np.stack(rows))
+
+    def write(self, path: Path | str) -> None:
+        """The text format of word2vec, each number with the digits that give it back exactly."""
+        lines = [f"{len(self.words)} {self.width}"]
+        lines += [
+            f"{word} {' '.join(map(str, row))}" for word, row in zip(self.words, self.vectors, strict=True)
+        ]
+        write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
+
+    @property
+    def width(self) -> int:
+        return self.vectors.shape[1]
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._rows
+
+    def row(self, word: str) -> int:
+        """Where a word stands; a clear error if it has no vector."""
+        if word not in self._rows:
+            raise RegardError(
+                f"The word '{word}' has no vector.",
+                f"It is not among the {len(self.words):,} words of these vectors.",
+                _nearest_spelling(word, self.words),
+            )
+        return self._rows[word]
+
+    def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
+        """The k nearest words, each with its cosine."""
+        row = self.row(word)
+        return self._nearest(self.unit[row], [row], k)
+
+    def analogy(self, expression: str, k: int = 10) -> list[tuple[str, float]]:
+        """The k words nearest to a sum such as "king-man+woman", its own words left out."""
+        terms = _terms(expression)
+        rows = [self.row(word) for _, word in terms]
+        signs = np.array([sign for sign, _ in terms], np.float32)
+        return self._nearest(signs @ self.unit[rows], rows, k)
+
+    @cached_property
+    def unit(self) -> NDArray[np.float32]:
+        """The vectors, each of length 1."""
+        lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
+        return self.vectors / np.where(lengths > 0, lengths, 1)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        # Where a file names a word twice, the first counts.
+        return {word: row for row, word in reversed(list(enumerate(self.words)))}
+
+    def _nearest(self, query_D: NDArray[np.float32], without: list[int], k: int) -> list[tuple[str, float]]:
+        cosines_W = self.unit @ (query_D / max(float(np.linalg.norm(query_D)), 1e-12))
+        cosines_W[without] = -np.inf
+        best = np.argsort(-cosines_W, kind="stable")[: min(k, len(self.words) - len(set(without)))]
+        return [(self.words[row], float(cosines_W[row])) for row in best]
+
+
+def initialise_table(table: Tensor, tokenizer: TextTokenizer, vectors: WordVectors) -> int:
+    """Copy each vector to the row of the token that stands for its word; how many were copied.
+
+    They are scaled so that their mean square is that of the table's own first values.
+    """
+    if vectors.width != table.shape[1]:
+        raise RegardError(
+            f"The word vectors are {vectors.width} wide, the model {table.shape[1]}.",
+            "They can only be taken over with the same width.",
+            f"Set model.width={vectors.width}, or give other vectors.",
+        )
+    words = ((token, tokenizer.piece(token).removeprefix(" ")) for token in range(tokenizer.size))
+    pairs = [(token, vectors.row(word)) for token, word in words if word in vectors]
+    if not pairs:
+        return 0
+    tokens, rows = (list(side) for side in zip(*pairs, strict=True))
+    with torch.no_grad():
+        found = torch.from_numpy(vectors.vectors[rows])
+        mean_square = table.float().square().mean().item()
+        found = found * (mean_square / max(found.square().mean().item(), 1e-12)) ** 0.5
+        table[tokens] = found.to(table)
+    return len(tokens)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line that is not empty, with its number."""
+    number = 0
+    try:
+        with open_file(path) as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.decode()
+    except UnicodeDecodeError as error:
+        raise _malformed(path, number, f"It is not valid UTF-8: {error.reason}.") from None
+    except (OSError, EOFError) as error:
+        raise RegardError(
+            f"Cannot read the word vectors '{path}'.", f"{error}", "Check the path; a .gz must be whole."
+        ) from None
+
+
+def _malformed(path: Path, number: int, why: str) -> RegardError:
+    return RegardError(
+        f"Line {number:,} of '{path}' is not a word vector.",
+        why,
+        "Give a file in the text format of word2vec or GloVe: a word and its numbers on each line.",
+    )
+
+
+def _terms(expression: str) -> list[tuple[int, str]]:
+    """Signs and words of a sum."""
+    parts = re.findall(r"([+-]?)\s*([^\s+-]+)", expression)
+    if not parts or re.sub(r"\s", "", expression) != "".join(sign + word for sign, word in parts):
+        raise RegardError(
+            f"'{expression}' is not a sum of words.",
+            "Words are joined by + and -.",
+            'Write for example "king-man+woman".',
+        )
+    return [(-1 if sign == "-" else 1, word) for sign, word in parts]
+
+
+def _nearest_spelling(word: str, words: list[str]) -> str:
+    suggestion = did_you_mean(word, words[:SUGGESTED])
+    return suggestion if suggestion.startswith("Did") else "Try another word; vectors exist for frequent words only."

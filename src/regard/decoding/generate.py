@@ -1,0 +1,120 @@
+"""Generate text: continue a prompt, token by token.
+
+Prompts of different length are decoded together: all rows stand at the same position, and a row whose
+prompt is not yet used up takes its next token from there instead of drawing one. So no padding is needed,
+and a text does not depend on which others are written beside it.
+
+When a text is as long as the model's context, the older half is forgotten and the rest is read again.
+
+Shapes: N rows · W words in the vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.config import DecodingSettings
+from regard.decoding.sampling import draw, truncate
+from regard.hardware import mix_seeds
+from regard.models.causal import Causal
+from regard.models.state import DecoderState
+
+
+@dataclass(frozen=True)
+class Written:
+    """One token that was written, and what else it might have been."""
+
+    row: int
+    token: int
+    probability: float
+    candidates: list[tuple[int, float]]
+
+
+@torch.inference_mode()
+def generate(
+    model: Causal,
+    prompts: Sequence[Sequence[int]],
+    settings: DecodingSettings,
+    *,
+    context: int,
+    end: int,
+    never: Sequence[int] = (),
+    seed: int = 1,
+    top: int = 0,
+    device: torch.device | None = None,
+    finished: Callable[[int], bool] = lambda row: False,
+) -> Iterator[Written]:
+    """The tokens written, as they come. Every prompt has at least one token. `top`: how many candidates to name.
+
+    `finished` is asked after each token whether the reader has enough of that row.
+    """
+    texts = [list(prompt) for prompt in prompts]
+    generators = [torch.Generator().manual_seed(mix_seeds(seed, row)) for row in range(len(texts))]
+    uniform_NL = torch.stack([torch.rand(settings.max_tokens, generator=g) for g in generators]).to(device)
+    written = [0] * len(texts)
+    active = list(range(len(texts)))
+    place = min(map(len, texts))  # tokens of every row that have been fed
+    state, logits_NW = _read(model, [text[:place] for text in texts], context, device)
+    while True:
+        chosen: list[int] = []
+        going: list[int] = []
+        p_NW, tokens_NW = _probabilities(logits_NW, [texts[row][:place] for row in active], settings, never)
+        uniform_N = uniform_NL[active, [min(written[row], settings.max_tokens - 1) for row in active]]
+        drawn_N, probability_N = draw(p_NW, tokens_NW, uniform_N)
+        for index, row in enumerate(active):
+            if place < len(texts[row]):  # still reading its prompt
+                chosen.append(texts[row][place])
+                going.append(index)
+                continue
+            token = int(drawn_N[index])
+            named = zip(tokens_NW[index, :top].tolist(), p_NW[index, :top].tolist(), strict=True)
+            yield Written(row, token, float(probability_N[index]), list(named))
+            chosen.append(token)
+            texts[row].append(token)
+            written[row] += 1
+            if token != end and written[row] < settings.max_tokens and not finished(row):
+                going.append(index)
+        if not going:
+            return
+        kept_N = torch.tensor(going, device=device)
+        if len(going) < len(active):
+            state.select(kept_N)
+            active = [active[index] for index in going]
+        place += 1
+        if state.length == context:
+            state, logits_NW = _read(
+                model, [texts[row][place - context // 2 : place] for row in active], context, device
+            )
+        else:
+            logits_NW = model.step(torch.tensor(chosen, device=device)[kept_N], state)
+
+
+def _read(
+    model: Causal, texts: Sequence[Sequence[int]], context: int, device: torch.device | None
+) -> tuple[DecoderState, Tensor]:
+    """Feed texts of equal length, their last part if they are longer than the context; the state and logits after."""
+    most = context - 1 if len(texts[0]) >= context else len(texts[0])
+    state = model.start(len(texts), context)
+    return state, model.prefill(torch.tensor([text[-most:] for text in texts], device=device), state)
+
+
+def _probabilities(
+    logits_NW: Tensor, texts: Sequence[Sequence[int]], settings: DecodingSettings, never: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Probabilities, largest first, and their tokens. At temperature 0 all of it is on the likeliest."""
+    logits_NW = logits_NW.float()
+    logits_NW[:, list(never)] = -torch.inf
+    if settings.repetition_penalty != 1.0:
+        for row, text in enumerate(texts):
+            seen = torch.tensor(sorted(set(text)), device=logits_NW.device)
+            found = logits_NW[row, seen]
+            # Divided if positive, multiplied if negative: less likely either way (Keskar et al., 2019).
+            weaker = torch.where(found > 0, found / settings.repetition_penalty, found * settings.repetition_penalty)
+            logits_NW[row, seen] = weaker
+    if settings.temperature == 0:
+        return truncate(logits_NW, 1.0, top_k=1)
+    return truncate(logits_NW, settings.temperature, settings.top_k, settings.top_p, settings.min_p)

@@ -1,0 +1,90 @@
+"""Words and their nearest neighbours as points in the plane.
+
+The vectors, of unit length and less their mean, are seen along the two directions in which they differ most:
+
+    X = U S Vᵀ        points = U₂ S₂        (principal components)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+from numpy.typing import NDArray
+
+from regard.data.word_vectors import WordVectors
+from regard.explain.plots import save
+
+ROUNDS = 200  # of moving labels apart
+
+
+def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, per_word: int = 10) -> None:
+    """A picture of these words, each in its own colour with its nearest neighbours."""
+    group = {vectors.row(word): place for place, word in enumerate(words)}
+    for place, word in enumerate(words):
+        for neighbour, _ in vectors.nearest(word, per_word):
+            group.setdefault(vectors.row(neighbour), place)
+    rows = list(group)
+    points = project(vectors.unit[rows])
+    figure, axis = plt.subplots(figsize=(9, 7), layout="constrained")
+    colours = [f"C{group[row] % 10}" for row in rows]
+    axis.scatter(points[:, 0], points[:, 1], c=colours, s=14, zorder=2)
+    axis.margins(0.12)
+    figure.canvas.draw()
+    axis.set_autoscale_on(False)
+    labels = [
+        axis.text(
+            *point,
+            vectors.words[row],
+            color=colour,
+            fontsize=11 if row in rows[: len(words)] else 8,
+            fontweight="bold" if row in rows[: len(words)] else "normal",
+            ha="center",
+            va="bottom",
+        )
+        for row, point, colour in zip(rows, points, colours, strict=True)
+    ]
+    boxes = np.array([label.get_window_extent().bounds for label in labels])
+    moved = boxes[:, :2] + apart(boxes)
+    to_data = axis.transData.inverted()
+    for label, point, (left, bottom), width in zip(labels, points, moved, boxes[:, 2], strict=True):
+        place = to_data.transform((left + width / 2, bottom))
+        label.set_position(place)
+        axis.plot(*zip(point, place, strict=True), color=label.get_color(), linewidth=0.4, alpha=0.6, zorder=1)
+    axis.set_title(f"{', '.join(words)} and their {per_word} nearest words", fontsize=10)
+    axis.set_xlabel("first principal component")
+    axis.set_ylabel("second")
+    axis.grid(alpha=0.2)
+    save(figure, path)
+
+
+def project(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The first two principal components of each vector: [N, D] to [N, 2]."""
+    centred = vectors.astype(np.float64) - vectors.mean(0)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    points = np.zeros((len(vectors), 2))
+    found = (u * s)[:, :2]
+    points[:, : found.shape[1]] = found
+    return points
+
+
+def apart(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far to move each box (left, bottom, width, height) so that few lie on each other: [N, 2]."""
+    shift = np.zeros((len(boxes), 2))
+    size = boxes[:, 2:]
+    near = (size[:, None] + size[None]) / 2 + 2
+    for _ in range(ROUNDS):
+        centre = boxes[:, :2] + size / 2 + shift
+        between = centre[:, None] - centre[None]
+        overlap = np.maximum(near - np.abs(between), 0)
+        np.fill_diagonal(overlap[..., 0], 0)
+        overlaps = (overlap > 0).all(2)
+        if not overlaps.any():
+            break
+        # Words are wide and low, so up and down is the short way out. Of two at one height, the later one goes up.
+        later = np.subtract.outer(np.arange(len(boxes)), np.arange(len(boxes)))
+        direction = np.sign(between[..., 1]) + (between[..., 1] == 0) * np.sign(later)
+        shift[:, 1] += (overlaps * overlap[..., 1] * direction).sum(1) * 0.3
+    return shift

@@ -1,0 +1,255 @@
+"""Byte-pair encoding, shown: the tokens of a text, the merges that made them, and how merges are learned.
+
+    spans         which bytes of the text each token stands for
+    merge_steps   how a trained vocabulary joins the bytes of each word
+    learn_steps   how merges are found: the most frequent pair becomes a new symbol, again and again
+
+The classic example, learned from itself:
+
+    aaabdaaabac  →  ZabdZabac  →  ZYdZYac  →  XdXac        Z=aa  Y=ab  X=ZY
+"""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from operator import itemgetter
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+from rich.cells import cell_len
+from tokenizers import PreTokenizedString, Tokenizer, pre_tokenizers
+
+from regard.data.tokenizers import TextTokenizer
+from regard.errors import RegardError, UsageError
+
+VISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token, and the bytes `start` to `end` (not included) of the UTF-8 text that it stands for."""
+
+    id: int
+    piece: str
+    raw: bytes
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One word after one merge; or, where `pair` and `rank` are None, its bytes before the first."""
+
+    number: int  # of the word, from 1
+    word: str
+    pair: tuple[str, str] | None
+    rank: int | None  # 1 is the merge learned first
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LearnStep:
+    """One pair found, and the text once its new symbol has replaced it."""
+
+    pair: tuple[str, str]
+    count: int
+    symbol: str
+    spells: str  # the characters behind the symbol
+    text: str
+
+
+def spans(tokenizer: TextTokenizer, text: str) -> list[Token]:
+    """Each token with the bytes of the text that it stands for. Together they are the text, byte for byte.
+
+    A space put before the first word belongs to no byte, so the first token starts at 0. Where a character
+    is lower-cased into another number of bytes and cut between tokens, no cut is the exact one; its bytes
+    are then shared out in proportion, within that character.
+    """
+    raw = _utf8(text)
+    ids = tokenizer.encode([text])[0]
+    places = _places(Tokenizer.from_str(tokenizer.to_json()), text)
+    ends = np.cumsum(tokenizer.byte_lengths()[ids]).tolist()
+    tokens = []
+    for token, (before, after) in zip(ids, itertools.pairwise([0, *ends]), strict=True):
+        start, end = places[before], places[after]
+        tokens.append(Token(token, tokenizer.piece(token), raw[start:end], start, end))
+    return tokens
+
+
+def merge_steps(tokenizer: TextTokenizer, text: str) -> list[Step]:
+    """Word by word, from its bytes: of all pairs that can be joined, the one learned first is, leftmost first."""
+    _utf8(text)
+    ranks = {(left, right): (rank, joined) for rank, (left, right, joined) in enumerate(tokenizer.merges(), start=1)}
+    if not ranks:
+        raise RegardError(
+            "This tokenizer has no merges.",
+            "Only a byte-pair vocabulary (kind bpe) of more than 259 entries joins bytes step by step.",
+            'Ask for the tokens without the merges, or train with tokenizer.kind="bpe".',
+        )
+    library = Tokenizer.from_str(tokenizer.to_json())
+    id_of = library.get_vocab()
+    read = library.normalizer.normalize_str(text) if library.normalizer else text
+    steps = []
+    for number, (letters, (start, end)) in enumerate(library.pre_tokenizer.pre_tokenize_str(read), start=1):
+        ids = [id_of[letter] for letter in letters]
+        pieces = [tokenizer.piece(token) for token in ids]
+        steps.append(Step(number, read[start:end], None, None, tuple(ids), tuple(pieces)))
+        while candidates := [
+            (*ranks[pair], place) for place, pair in enumerate(itertools.pairwise(ids)) if pair in ranks
+        ]:
+            rank, joined, place = min(candidates)
+            left, right = pieces[place : place + 2]
+            ids[place : place + 2] = [joined]
+            pieces[place : place + 2] = [tokenizer.piece(joined)]
+            steps.append(Step(number, read[start:end], (left, right), rank, tuple(ids), tuple(pieces)))
+    return steps
+
+
+def learn_steps(text: str, merges: int | None = None) -> list[LearnStep]:
+    """Learn from the text itself, until this many merges are found or no pair occurs twice.
+
+    Occurrences that overlap count once: "aaa" holds "aa" one time. Of pairs equally frequent the one that
+    spells the fewest characters is taken; then the one that comes first in the text.
+    """
+    _utf8(text)
+    symbols = list(text)
+    spells = {symbol: symbol for symbol in symbols}
+    steps: list[LearnStep] = []
+    for new in itertools.islice(_new_symbols(text), merges):
+        counts = _count_pairs(symbols)
+        # `max` keeps the first of equals, and the counts are in the order of the text.
+        pair = max(counts, key=lambda pair: (counts[pair], -len(spells[pair[0]] + spells[pair[1]])), default=None)
+        if pair is None or counts[pair] < 2:
+            break
+        symbols = _replace(symbols, pair, new)
+        spells[new] = spells[pair[0]] + spells[pair[1]]
+        steps.append(LearnStep(pair, counts[pair], new, spells[new], "".join(symbols)))
+    return steps
+
+
+def show_tokens(tokens: Sequence[Token]) -> str:
+    """A table of tokens: number, id, piece, bytes start–end, and the bytes themselves."""
+    rows = [
+        (str(number), str(token.id), visible(token.piece), f"{token.start}–{token.end}", token.raw.hex(" "))
+        for number, token in enumerate(tokens, start=1)
+    ]
+    return _table([("#", "id", "piece", "bytes", "raw"), *rows], ">><><")
+
+
+def show_merges(steps: Sequence[Step]) -> str:
+    """A table of merges: each word once, then the pair joined, its rank, and the pieces after it."""
+    rows = []
+    for step in steps:
+        pieces = " ".join(map(visible, step.pieces))
+        if step.pair is None:
+            rows.append((visible(step.word), "", "", pieces))
+        else:
+            rows.append(("", str(step.rank), " + ".join(map(visible, step.pair)), pieces))
+    return _table([("word", "merge", "joins", "pieces"), *rows], "<><<")
+
+
+def show_learning(text: str, steps: Sequence[LearnStep]) -> str:
+    """A table of what was learned: the rule, the characters it spells, its count, and the text so far."""
+    rows = [
+        (
+            str(number),
+            f"{step.symbol}={visible(''.join(step.pair))}",
+            visible(step.spells),
+            str(step.count),
+            visible(step.text),
+        )
+        for number, step in enumerate(steps, start=1)
+    ]
+    return _table([("step", "rule", "spells", "count", "text"), ("0", "", "", "", visible(text)), *rows], "><<><")
+
+
+def to_json(shown: Sequence[Token] | Sequence[Step] | Sequence[LearnStep]) -> list[dict[str, Any]]:
+    """The same as plain values; bytes are written in hex."""
+    return [{name: _plain(value) for name, value in asdict(each).items()} for each in shown]
+
+
+def visible(text: str) -> str:
+    """Text in which nothing is hidden: spaces, line ends and control characters can be seen."""
+    shown = "".join(
+        VISIBLE.get(letter, letter if letter.isprintable() else f"⟨U+{ord(letter):04X}⟩") for letter in text
+    )
+    # A mark that combines would sit on whatever is printed before it; the circle holds it.
+    return f"◌{shown}" if text and unicodedata.category(text[0]).startswith("M") else shown
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            "The text is not Unicode.",
+            f"Its character {error.start + 1} is half of a pair, or a byte that is not UTF-8.",
+            "Give the text in UTF-8.",
+        ) from None
+
+
+def _places(library: Tokenizer, text: str) -> list[int]:
+    """Where each byte of the text as the tokenizer reads it lies in the text as written; last, the end of both."""
+    read = PreTokenizedString(text)
+    put_before = ""
+    if library.normalizer:
+        read.normalize(library.normalizer.normalize)
+        put_before = library.normalizer.normalize_str("a").removesuffix("a")
+    pre_tokenizers.Split("", "isolated").pre_tokenize(read)
+    characters = [(letter, span) for letter, span, _ in read.get_splits("original", "byte")]
+    places = [0] * len(put_before.encode())
+    for (start, end), letters in itertools.groupby(characters[len(put_before) :], key=itemgetter(1)):
+        size = sum(len(letter.encode()) for letter, _ in letters)
+        places += [start + byte * (end - start) // size for byte in range(size)]
+    return [*places, len(text.encode())]
+
+
+def _new_symbols(text: str) -> Iterator[str]:
+    """Z, Y, X, … and then ⟨1⟩, ⟨2⟩, …; none that occurs in the text."""
+    numbered = (f"⟨{number}⟩" for number in itertools.count(1))
+    return (symbol for symbol in itertools.chain(reversed(ascii_uppercase), numbered) if symbol not in text)
+
+
+def _count_pairs(symbols: Sequence[str]) -> dict[tuple[str, str], int]:
+    """How often each pair occurs without overlapping itself, in the order of the first occurrence."""
+    counts: dict[tuple[str, str], int] = {}
+    last: dict[tuple[str, str], int] = {}
+    for place, pair in enumerate(itertools.pairwise(symbols)):
+        if last.get(pair) != place - 1:
+            counts[pair] = counts.get(pair, 0) + 1
+            last[pair] = place
+    return counts
+
+
+def _replace(symbols: Sequence[str], pair: tuple[str, str], new: str) -> list[str]:
+    replaced: list[str] = []
+    place = 0
+    while place < len(symbols):
+        found = tuple(symbols[place : place + 2]) == pair
+        replaced.append(new if found else symbols[place])
+        place += 2 if found else 1
+    return replaced
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _table(rows: Sequence[Sequence[str]], sides: str) -> str:
+    """Columns as wide as their widest entry on a terminal, set to the left (<) or the right (>)."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for cell, width, side in zip(row, widths, sides, strict=True):
+            gap = " " * (width - cell_len(cell))
+            cells.append(cell + gap if side == "<" else gap + cell)
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,27 @@
+"""The kinds of runs, and the verb that uses each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.config import Task
+from regard.errors import UsageError
+from regard.training.folder import RunFolder
+
+KINDS: dict[Task, tuple[str, str]] = {
+    "translate": ("a translator", "translate"),
+    "language": ("a language model", "generate"),
+    "masked": ("a masked language model", "fill"),
+    "classify-text": ("a text classifier", "classify"),
+    "embeddings": ("a set of word vectors", "embeddings"),
+}
+
+
+def must_be(path: Path, *tasks: Task) -> None:
+    """A clear error if the run is not of one of these tasks."""
+    task = RunFolder.open(path).read_config().task
+    if task in tasks:
+        return
+    what, verb = KINDS[task]
+    wanted = " or ".join(KINDS[name][0] for name in tasks)
+    raise UsageError(f"'{path}' is {what}.", f"This needs {wanted}.", f"Use `regard {verb} {path}`.")

@@ -1,0 +1,49 @@
+"""The causal language model: a decoder alone (GPT).
+
+    logits_t = trunk(tokens up to t) Eᵀ              E: the embedding, when tied
+
+Shapes: B rows · T positions · D model width · W words in the vocabulary · N rows while generating
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import ModelSettings
+from regard.models.initialise import initialise
+from regard.models.state import DecoderState
+from regard.models.trunk import Trunk
+
+
+class Causal(nn.Module):
+    def __init__(self, settings: ModelSettings, vocabulary: int):
+        super().__init__()
+        self.logit_cap = settings.logit_cap
+        self.trunk = Trunk(settings, vocabulary, causal=True)
+        self.to_logits = nn.Linear(settings.width, vocabulary, bias=False)
+        initialise(self, settings, depth=settings.layers)
+        if settings.tie_embeddings != "none":
+            self.to_logits.weight = self.trunk.embedding.table.weight
+
+    def forward(
+        self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> Tensor:
+        """Logits of the next token at every position: [B, T, W]. Without segments, each row is one text."""
+        return self._logits(self.trunk(tokens_BT, segments_BT, positions_BT))
+
+    def start(self, rows: int, max_length: int) -> DecoderState:
+        """An empty state for so many texts of at most so many tokens."""
+        return self.trunk.start(rows, max_length)
+
+    def prefill(self, tokens_NT: Tensor, state: DecoderState) -> Tensor:
+        """Feed the first tokens of every text at once; logits of the one after them: [N, W]."""
+        return self._logits(self.trunk.prefill(tokens_NT, state))
+
+    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+        """Feed one token a text; logits of the one after it: [N, W]."""
+        return self._logits(self.trunk.step(tokens_N, state))
+
+    def _logits(self, x: Tensor) -> Tensor:
+        logits = self.to_logits(x)
+        return self.logit_cap * torch.tanh(logits / self.logit_cap) if self.logit_cap else logits

@@ -1,0 +1,47 @@
+"""The masked language model: an encoder alone (BERT, RoBERTa).
+
+    logits = norm(gelu(trunk(tokens) W + b)) Eᵀ + c           E: the embedding, when tied
+
+Some tokens are hidden, and each is guessed from all the others, before and after it. Logits are computed
+only where something is to be guessed.
+
+Shapes: B rows · T positions · M masked positions of a row · D model width · W words in the vocabulary
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.config import ModelSettings
+from regard.layers.norm import make_norm
+from regard.models.initialise import initialise
+from regard.models.trunk import Trunk
+
+
+class Masked(nn.Module):
+    """`vocabulary` counts the mask too: it is the last entry."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int):
+        super().__init__()
+        self.trunk = Trunk(settings, vocabulary, causal=False)
+        self.transform = nn.Linear(settings.width, settings.width)
+        self.transform_norm = make_norm(settings)
+        self.to_logits = nn.Linear(settings.width, vocabulary)
+        initialise(self, settings, depth=settings.layers)
+        if settings.tie_embeddings != "none":
+            self.to_logits.weight = self.trunk.embedding.table.weight
+
+    def forward(
+        self,
+        tokens_BT: Tensor,
+        segments_BT: Tensor | None = None,
+        positions_BT: Tensor | None = None,
+        places_BM: Tensor | None = None,
+    ) -> Tensor:
+        """Logits of the token at each of these places, or at every one: [B, M or T, W]."""
+        x_BTD = self.trunk(tokens_BT, segments_BT, positions_BT)
+        if places_BM is not None:
+            x_BTD = torch.gather(x_BTD, 1, places_BM[:, :, None].expand(-1, -1, x_BTD.shape[-1]))
+        return self.to_logits(self.transform_norm(F.gelu(self.transform(x_BTD))))

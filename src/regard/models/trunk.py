@@ -1,0 +1,76 @@
+"""The trunk that one-stack models share: embedding, blocks, norm.
+
+    x = norm(block_n(… block_1(embed(tokens))))
+
+With a causal order it is the body of GPT, without it that of BERT. What is read from it is the head's matter.
+
+Shapes: B rows · T positions · D model width · N rows while generating
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import ModelSettings
+from regard.layers.attention import KeyValueCache
+from regard.layers.block import Block, BlockState
+from regard.layers.context import Context
+from regard.layers.embedding import Embedding
+from regard.layers.norm import make_norm
+from regard.models.state import DecoderState
+
+
+class Trunk(nn.Module):
+    def __init__(self, settings: ModelSettings, vocabulary: int, causal: bool):
+        super().__init__()
+        self.causal, self.window = causal, settings.window
+        self.embedding = Embedding(settings, nn.Embedding(vocabulary, settings.width))
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layers))
+        # Pre-norm blocks leave their output unnormalised.
+        self.norm = make_norm(settings) if settings.norm == "pre" else nn.Identity()
+
+    def forward(
+        self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> Tensor:
+        """What the last block makes of every position: [B, T, D]. Without segments, each row is one text."""
+        context = self._context(tokens_BT, segments_BT, positions_BT)
+        x_BTD = self.embedding(tokens_BT, context.positions_BT)
+        for block in self.blocks:
+            x_BTD = block(x_BTD, context)
+        return self.norm(x_BTD)
+
+    def start(self, rows: int, max_length: int) -> DecoderState:
+        """An empty state for so many texts of at most so many tokens."""
+        like = self.embedding.table.weight
+        return DecoderState(
+            [BlockState(KeyValueCache(block.mixer, rows, max_length, like), None) for block in self._blocks()]
+        )
+
+    def prefill(self, tokens_NT: Tensor, state: DecoderState) -> Tensor:
+        """Feed the first tokens of every text at once; the last position's vector: [N, D]."""
+        context = self._context(tokens_NT, None, None)
+        x_NTD = self.embedding(tokens_NT, context.positions_BT)
+        for block, block_state in zip(self._blocks(), state.blocks, strict=True):
+            x_NTD = block.prefill(x_NTD, context, block_state)
+        state.length = tokens_NT.shape[1]
+        return self.norm(x_NTD[:, -1])
+
+    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+        """Feed one token a text; that position's vector: [N, D]. Same numbers as `forward`, if causal."""
+        positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
+        x_ND = self.embedding(tokens_N[:, None], positions_N1)[:, 0]
+        for block, block_state in zip(self._blocks(), state.blocks, strict=True):
+            x_ND = block.step(x_ND, block_state)
+        state.length += 1
+        return self.norm(x_ND)
+
+    def _context(self, tokens_BT: Tensor, segments_BT: Tensor | None, positions_BT: Tensor | None) -> Context:
+        if positions_BT is None:
+            positions_BT = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)[None]  # the same for all rows
+        return Context.of(segments_BT, positions_BT, causal=self.causal, window=self.window)
+
+    def _blocks(self) -> Iterator[Block]:
+        return (block for block in self.blocks if isinstance(block, Block))

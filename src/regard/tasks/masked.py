@@ -1,0 +1,104 @@
+"""The masked-language-model task: from plain text to a model that fills in what is hidden."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.config import Config
+from regard.data.batch import DataState
+from regard.data.masked_batches import MaskedBatch, MaskedStream, Masking, in_order
+from regard.data.text_batches import documents
+from regard.data.tokenizers import END, PAD, START, TextTokenizer
+from regard.hardware import Hardware
+from regard.models.masked import Masked
+from regard.tasks.common import draw_curves
+from regard.tasks.running_text import prepare
+from regard.training.folder import RunFolder
+from regard.training.loss import cross_entropy, training_loss
+
+
+class MaskedTask:
+    """What the trainer needs to know of masked language models."""
+
+    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
+        self.config, self.folder, self.hardware = config, folder, hardware
+        self.data = prepare(config, folder, starts=True)
+        training = config.training
+        self.rows = training.tokens_per_batch // training.row_length
+        self.masking = Masking(config.masking, self.data.tokenizer.size)
+        self.stream = MaskedStream(self.data.train, self.rows, training.row_length, config.seed, self.masking)
+
+    def build(self) -> Masked:
+        return Masked(self.config.model, vocabulary(self.data.tokenizer))
+
+    def architecture(self) -> dict[str, Any]:
+        size = vocabulary(self.data.tokenizer)
+        return {"architecture": "masked", "vocabulary": size, "mask_id": size - 1, "start_id": START, "end_id": END}
+
+    def size(self) -> str:
+        return f"{len(self.data.train):,} tokens · vocabulary {self.data.tokenizer.size:,}"
+
+    def batches(self, state: DataState) -> Iterator[tuple[MaskedBatch, DataState]]:
+        return self.stream.batches(state)
+
+    def loss(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
+        settings = self.config.training
+        return training_loss(
+            lambda rows: logits(model, rows, self.config), batch, settings.label_smoothing, settings.consistency
+        )
+
+    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
+        return self._measure(model, self.data.valid)
+
+    def draw(self) -> None:
+        draw_curves(self.folder)
+
+    def test(self, model: nn.Module) -> dict[str, float]:
+        return self._measure(model, self.data.held_out)
+
+    def next_commands(self) -> list[str]:
+        return [
+            f'regard fill {self.folder.path} "The [MASK] sat."',
+            f"regard train trec --from {self.folder.path}",
+        ]
+
+    def _measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
+        return measure(model, ids, self.data.tokenizer, self.config, self.hardware)
+
+
+def vocabulary(tokenizer: TextTokenizer) -> int:
+    """The tokenizer's entries, and the mask after them."""
+    return tokenizer.size + 1
+
+
+def logits(model: nn.Module, batch: MaskedBatch, config: Config) -> Tensor:
+    """[B, M, W]; documents that share a row do not see each other if the settings say so."""
+    if config.data.documents == "together":
+        return model(batch.tokens_BT, places_BM=batch.places_BM)
+    return model(batch.tokens_BT, *documents(batch.tokens_BT), batch.places_BM)
+
+
+@torch.inference_mode()
+def measure(
+    model: nn.Module, ids: NDArray[Any], tokenizer: TextTokenizer, config: Config, hardware: Hardware
+) -> dict[str, float]:
+    """Loss and perplexity of hidden tokens, and how many per cent of them are guessed at once."""
+    model.eval()
+    total, right, targets = 0.0, 0, 0
+    training = config.training
+    rows = max(1, training.tokens_per_batch // training.row_length)
+    for batch in in_order(ids, rows, training.row_length, Masking(config.masking, tokenizer.size)):
+        on_device = batch.to(hardware.device)
+        with hardware.autocast():
+            found = logits(model, on_device, config)
+        total += cross_entropy(found, on_device.labels_BT, ignore=PAD).item()
+        right += int(((found.argmax(-1) == on_device.labels_BT) & (on_device.labels_BT != PAD)).sum())
+        targets += batch.targets
+    loss = total / max(targets, 1)
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": 100 * right / max(targets, 1)}

@@ -1,0 +1,120 @@
+"""Lines in and out, as a Unix filter does it: in order, as soon as they can be had."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from queue import Queue
+from typing import Any, TextIO
+
+from regard.data.pairs import LONGEST_LINE, read_lines
+from regard.errors import RegardError
+
+LINES_AT_ONCE = 512  # read, sorted by length and worked on together
+
+
+def must_be_a_file(path: Path) -> None:
+    if not path.is_file():
+        state = "is a folder" if path.is_dir() else "is missing"
+        raise RegardError(f"The file '{path}' {state}.", "It was to be read, line by line.", "Check the path.")
+
+
+def chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """The lines that are there, up to so many; waits only when there is none.
+
+    A file comes in large chunks, which are quick to translate; a line typed by a person, or written by a
+    slow program, is answered at once.
+    """
+    ready: Queue[str | BaseException | None] = Queue(maxsize=4 * LINES_AT_ONCE)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                ready.put(line)
+            ready.put(None)
+        except BaseException as error:
+            ready.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    ended: BaseException | None = None
+    while True:
+        chunk: list[str] = []
+        while len(chunk) < LINES_AT_ONCE and not (chunk and ready.empty()):
+            item = ready.get()
+            if isinstance(item, str):
+                chunk.append(item)
+                continue
+            ended = item or EOFError()
+            break
+        if chunk:
+            yield chunk
+        if isinstance(ended, EOFError):
+            return
+        if ended:
+            raise ended
+
+
+def input_lines(files: Sequence[Path]) -> Iterator[str]:
+    """The lines of these files, one after the other; of standard input if there is none."""
+    for file in files:
+        advice = "Mend the line, or convert the file to UTF-8."
+        yield from (line for line in read_lines(file, advice=advice) if line is not None)
+    if files:
+        return
+    # Not sys.stdin: Python cannot end while a thread waits in it, as after an error in the middle of the input.
+    for number, raw in enumerate(open(sys.stdin.fileno(), "rb", closefd=False), start=1):  # noqa: SIM115
+        if len(raw) > LONGEST_LINE:
+            raise RegardError(
+                f"Line {number:,} of the input is longer than {LONGEST_LINE:,} bytes.",
+                "It is no sentence.",
+                "Break it up.",
+            )
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise RegardError(
+                f"Line {number:,} of the input is not valid UTF-8.", f"{error}", "Convert the input to UTF-8."
+            ) from None
+
+
+def all_input() -> str | None:
+    """All that comes from a pipe or a file, without the last line end; None where a person sits."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise RegardError("The input is not valid UTF-8.", f"{error}", "Convert it to UTF-8.") from None
+
+
+def destination(output: Path | None) -> Any:
+    """Standard output, or a file that appears when it is whole."""
+    if output is None:
+        return nullcontext(sys.stdout)
+    return _WholeFile(output)
+
+
+class _WholeFile:
+    """A file that appears under its name only when it is finished."""
+
+    def __init__(self, path: Path):
+        self.path, self.temporary = path, path.with_name(f".{path.name}.tmp")
+
+    def __enter__(self) -> TextIO:
+        try:
+            if self.path.is_dir():
+                raise IsADirectoryError("it is a folder")
+            self.file = self.temporary.open("w", encoding="utf-8")
+        except OSError as error:
+            raise RegardError(f"Cannot write '{self.path}'.", f"{error}", "Choose a writable place.") from None
+        return self.file
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self.file.close()
+        if kind is None:
+            self.temporary.replace(self.path)
+        else:
+            self.temporary.unlink(missing_ok=True)

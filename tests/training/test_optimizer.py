@@ -1,0 +1,71 @@
+"""The optimizers: who moves which weights, at which rate, and that nothing is forgotten."""
+
+import pytest
+import torch
+
+from regard.config import ModelSettings, TrainingSettings
+from regard.models.causal import Causal
+from regard.training.optimizer import Optimizer, matrices_of_blocks
+
+SMALL = ModelSettings(layers=2, width=16, heads=2, feedforward=32, dropout=0.0, norm="pre")
+
+
+def model_with_gradients(seed: int = 1) -> Causal:
+    torch.manual_seed(seed)
+    model = Causal(SMALL, 20)
+    model(torch.randint(0, 20, (4, 10))).square().sum().backward()
+    return model
+
+
+def settings(**changes: object) -> TrainingSettings:
+    return TrainingSettings(optimizer="muon", weight_decay=0.1, learning_rate=0.001, muon_learning_rate=0.02, **changes)
+
+
+def test_muon_moves_the_matrices_of_the_blocks_as_torch_does_alone():
+    model, other = model_with_gradients(), model_with_gradients()
+    Optimizer(model, settings()).step(0.0005)  # half of the schedule's highest rate
+    torch.optim.Muon(matrices_of_blocks(other), lr=0.01, momentum=0.95, weight_decay=0.1).step()
+    for mine, theirs in zip(matrices_of_blocks(model), matrices_of_blocks(other), strict=True):
+        # torch's own rounds to bfloat16 on its way, here only on a GPU.
+        torch.testing.assert_close(mine, theirs, atol=0.01 * 0.05, rtol=0)
+
+
+def test_muon_leaves_embeddings_norms_and_biases_to_adamw():
+    model, other = model_with_gradients(), model_with_gradients()
+    Optimizer(model, settings()).step(0.001)
+    inside = {id(weight) for weight in matrices_of_blocks(other)}
+    rest = [weight for weight in other.parameters() if id(weight) not in inside]
+    assert len(rest) + len(inside) == len(list(other.parameters()))
+    groups = [
+        {"params": [weight for weight in rest if weight.dim() >= 2], "weight_decay": 0.1},
+        {"params": [weight for weight in rest if weight.dim() < 2], "weight_decay": 0.0},
+    ]
+    torch.optim.AdamW(groups, lr=0.001, betas=(0.9, 0.98), eps=1e-9).step()
+    named = dict(other.named_parameters())
+    for name, weight in model.named_parameters():
+        if id(named[name]) not in inside:
+            torch.testing.assert_close(weight, named[name])
+
+
+def test_an_update_of_muon_is_nearly_orthogonal():
+    model = model_with_gradients()
+    before = model.trunk.blocks[0].mixer.to_out.weight.detach().clone()
+    Optimizer(model, TrainingSettings(optimizer="muon", learning_rate=1.0, muon_learning_rate=1.0)).step(1.0)
+    stretched = torch.linalg.svdvals(before - model.trunk.blocks[0].mixer.to_out.weight.detach())
+    assert stretched.min() > 0.3 and stretched.max() < 1.6
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])
+def test_a_restored_optimizer_goes_on_as_if_it_had_not_stopped(kind: str):
+    model, other = model_with_gradients(), model_with_gradients()
+    chosen = TrainingSettings(optimizer=kind, learning_rate=0.001)
+    first = Optimizer(model, chosen)
+    first.step(0.001)
+    Optimizer(other, chosen).step(0.001)
+    second = Optimizer(other, chosen)
+    second.load({name: tensor.clone() for name, tensor in first.tensors().items()})
+    for each, optimizer in ((model, first), (other, second)):
+        each(torch.arange(20).view(2, 10)).square().sum().backward()
+        optimizer.step(0.001)
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
