@@ -371,6 +371,18 @@ class Config(Settings):
                 f"data.max_length = {self.data.max_length} does not fit into "
                 f"training.row_length = {self.training.row_length}; lower the first or raise the second"
             )
+        if self.task == "classify-text" and self.data.max_length < 3:
+            raise ValueError(
+                f"data.max_length = {self.data.max_length} leaves no room for a text between <start> and <end>; "
+                "set it to the length of your texts"
+            )
+        if self.task == "classify-text" and self.model.causal and self.model.pooling == "first":
+            raise ValueError(
+                'model.pooling = "first" reads a class before the text, where a causal model has seen nothing; '
+                'use "last" or "mean"'
+            )
+        if self.task == "language" and self.training.row_length < 2:
+            raise ValueError("training.row_length = 1 gives a token nothing to follow from; raise it")
         if self.task == "translate" and self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError(
                 'model.tie_embeddings = "all" needs tokenizer.joint = true; set that, or use "target" instead of "all"'

@@ -71,6 +71,8 @@ def test_special_tokens_are_never_hidden_nor_put_in():
     assert torch.equal(batch.tokens_BT[special], tokens[special])
     assert int(batch.tokens_BT[~special].min()) >= ORDINARY
     assert not special.gather(1, batch.places_BM)[batch.labels_BT != PAD].any()
+    # Specials take no place away from the others.
+    assert batch.targets == int((~special).sum(1).clamp(max=12).sum())
 
 
 @pytest.mark.parametrize(("random", "same"), [(0.1, 0.1), (0.3, 0.2), (0.0, 0.0), (0.0, 0.5), (0.6, 0.0), (0.5, 0.5)])

@@ -17,14 +17,14 @@ PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14], [15, 16]]
 
 @pytest.fixture(scope="module", params=["learned", "rotary"])
 def model(request) -> Causal:
-    torch.manual_seed(5)
+    torch.manual_seed(17)
     shape = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre"}
     # Untied, and with large weights: a random model that repeats itself little.
     settings = ModelSettings(**shape, positions=request.param, max_positions=CONTEXT, tie_embeddings="none")
     found = Causal(settings, WORDS).eval()
     with torch.no_grad():
         for parameter in found.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.25)
+            parameter.add_(torch.randn_like(parameter) * 0.2)
     return found
 
 
@@ -76,14 +76,14 @@ def greedy(model: Causal, prompt: Sequence[int], count: int, context: int = CONT
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_is_the_argmax_of_whole_passes(model, prompt):
     expected = greedy(model, prompt, 20)
-    assert len(set(expected)) > 2
+    assert len(set(expected)) > 4
     assert tokens(write(model, [prompt])) == [expected]
 
 
 def test_the_likeliest_token_has_probability_one_at_temperature_zero(model):
     ((*written,),) = write(model, [[5, 6]], top=2)
-    assert [w.probability for w in written] == [1.0] * 20
-    assert all(w.candidates[0] == (w.token, 1.0) and w.candidates[1][1] == 0.0 for w in written)
+    assert all(w.candidates[0] == (w.token, w.probability) for w in written)
+    assert all(1.0 > w.probability >= w.candidates[1][1] > 0.0 for w in written)
 
 
 @pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"temperature": 1e-5}])

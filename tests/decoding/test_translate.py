@@ -78,5 +78,5 @@ def test_an_empty_list_and_strange_sentences_are_translated_without_complaint(tr
 
 
 def test_the_trained_model_is_good(trained):
-    scores = {score.name: score.value for score in trained.evaluate(beam=1)[1]}
+    scores = {score.name: score.value for score in trained.evaluate(beam=1).scores}
     assert scores["bleu"] > 45

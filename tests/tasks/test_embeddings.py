@@ -1,5 +1,6 @@
 """The embeddings task: a run of real text leaves vectors that say something."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -63,8 +64,9 @@ def test_a_finished_run_has_its_vectors_beside_the_model(run):
 def test_words_stand_by_falling_count_and_are_all_words(run, text):
     vectors = WordVectors.read(run / "vectors.txt")
     words = (text / "text.txt").read_text().lower().replace(".", " ").replace(",", " ").split()
-    counts = [words.count(word) for word in vectors.words[:20]]
-    assert counts == sorted(counts, reverse=True)
+    counts = [words.count(word) for word in vectors.words]
+    # Counted here with the hundredth that is held out.
+    assert all(after <= before * 1.02 + 3 for before, after in itertools.pairwise(counts))
     assert all(word.isalnum() for word in vectors.words)
 
 

@@ -52,7 +52,8 @@ def test_an_update_of_muon_is_nearly_orthogonal():
     before = model.trunk.blocks[0].mixer.to_out.weight.detach().clone()
     Optimizer(model, TrainingSettings(optimizer="muon", learning_rate=1.0, muon_learning_rate=1.0)).step(1.0)
     stretched = torch.linalg.svdvals(before - model.trunk.blocks[0].mixer.to_out.weight.detach())
-    assert stretched.min() > 0.3 and stretched.max() < 1.6
+    # But for the one direction in which the norm after it leaves no gradient.
+    assert stretched[-2] > 0.5 and stretched[0] < 1.5
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])

@@ -31,7 +31,7 @@ from regard.errors import RegardError
 NOT_A_WORD, SENTENCE_END = 0, -1
 BLOCK = 1 << 18  # tokens
 ROW_LENGTH = 32  # words of a row; they share their wrong words
-WRONG_WORDS = 16  # of a row
+WRONG_WORDS = 32  # of a row
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ class TextSource:
                 )
             path = Path(settings.root, name)
             if path.is_dir():
-                paths += sorted(file for file in path.rglob("*") if file.name.endswith(ENDINGS))
+                paths += sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(ENDINGS))
             elif path.is_file():
                 paths.append(path)
             else:
@@ -57,14 +58,16 @@ class TextSource:
         """Pieces of UTF-8 text, cut after a line end where there is one; and whether a document ends there."""
         for path in self.paths:
             try:
-                yield from self._lines_of_json(path) if ".jsonl" in path.suffixes else self._file(path)
-            except (OSError, EOFError) as error:
+                yield from self._lines_of_json(path) if _is_json(path) else self._file(path)
+            except (OSError, EOFError, zlib.error) as error:
                 raise RegardError(
                     f"Cannot read '{path}'.", f"{error}", "Check the file; a .gz must be whole."
                 ) from None
 
     def fingerprint(self) -> str:
-        return hashlib.sha256("".join(sha256(path) for path in self.paths).encode() + self.field.encode()).hexdigest()
+        """Changes when the text changes, or how it is read."""
+        parts = [self.field, *(f"{sha256(path)} {_is_json(path)}" for path in self.paths)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _file(self, path: Path) -> Iterator[tuple[bytes, bool]]:
         with open_file(path) as file:
@@ -85,7 +88,7 @@ class TextSource:
                     continue
                 try:
                     yield json.loads(line)[self.field].encode(), True
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                     raise RegardError(
                         f"Line {number:,} of '{path}' has no text.",
                         f"It is not a JSON object with a text in the field '{self.field}'.",
@@ -93,11 +96,15 @@ class TextSource:
                     ) from None
 
 
+def _is_json(path: Path) -> bool:
+    return ".jsonl" in path.suffixes
+
+
 def not_utf8(piece: bytes, error: UnicodeDecodeError) -> RegardError:
     return RegardError(
         "The text is not valid UTF-8.",
         f"{error.reason} near {piece[max(0, error.start - 20) : error.start + 10]!r}.",
-        'Convert it to UTF-8, or read it as bytes with tokenizer.kind="byte".',
+        'Convert it to UTF-8, or read it as bytes: tokenizer.kind="byte" and tokenizer.lowercase=false.',
     )
 
 

@@ -131,7 +131,8 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings, sentences
     if settings.kind == "bpe":
         return _train_bpe(texts, settings.vocabulary, reading)
     if settings.lowercase:
-        texts = (text.lower() for text in texts)
+        # As the tokenizer will: Python's own lower() differs in rare letters.
+        texts = map(normalizers.Lowercase().normalize_str, texts)
     if settings.kind == "word":
         counts: Counter[str] = Counter()
         splitter = pre_tokenizers.Split(Regex(WORDS), "isolated")

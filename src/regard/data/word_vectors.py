@@ -66,9 +66,7 @@ class WordVectors:
     def write(self, path: Path | str) -> None:
         """The text format of word2vec, each number with the digits that give it back exactly."""
         lines = [f"{len(self.words)} {self.width}"]
-        lines += [
-            f"{word} {' '.join(map(str, row))}" for word, row in zip(self.words, self.vectors, strict=True)
-        ]
+        lines += [f"{word} {' '.join(map(str, row))}" for word, row in zip(self.words, self.vectors, strict=True)]
         write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
 
     @property
@@ -104,7 +102,7 @@ class WordVectors:
     def unit(self) -> NDArray[np.float32]:
         """The vectors, each of length 1."""
         lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
-        return self.vectors / np.where(lengths > 0, lengths, 1)
+        return np.divide(self.vectors, np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -168,14 +166,13 @@ def _malformed(path: Path, number: int, why: str) -> RegardError:
 
 def _terms(expression: str) -> list[tuple[int, str]]:
     """Signs and words of a sum."""
-    parts = re.findall(r"([+-]?)\s*([^\s+-]+)", expression)
-    if not parts or re.sub(r"\s", "", expression) != "".join(sign + word for sign, word in parts):
+    if not re.fullmatch(r"\s*[+-]?\s*[^\s+-]+(\s*[+-]\s*[^\s+-]+)*\s*", expression):
         raise RegardError(
             f"'{expression}' is not a sum of words.",
             "Words are joined by + and -.",
             'Write for example "king-man+woman".',
         )
-    return [(-1 if sign == "-" else 1, word) for sign, word in parts]
+    return [(-1 if sign == "-" else 1, word) for sign, word in re.findall(r"([+-]?)\s*([^\s+-]+)", expression)]
 
 
 def _nearest_spelling(word: str, words: list[str]) -> str:

@@ -48,13 +48,17 @@ def generate(
     device: torch.device | None = None,
     finished: Callable[[int], bool] = lambda row: False,
 ) -> Iterator[Written]:
-    """The tokens written, as they come. Every prompt has at least one token. `top`: how many candidates to name.
+    """The tokens written, as they come. Every prompt has at least one token; a long one keeps its last part.
 
-    `finished` is asked after each token whether the reader has enough of that row.
+    `top` is how many candidates to name. `finished` is asked after each token whether its row has enough.
     """
-    texts = [list(prompt) for prompt in prompts]
+    if not prompts:
+        return
+    texts = [list(prompt)[-(context - 1) :] for prompt in prompts]
     generators = [torch.Generator().manual_seed(mix_seeds(seed, row)) for row in range(len(texts))]
     uniform_NL = torch.stack([torch.rand(settings.max_tokens, generator=g) for g in generators]).to(device)
+    if settings.temperature == 0:
+        uniform_NL = torch.zeros_like(uniform_NL)
     written = [0] * len(texts)
     active = list(range(len(texts)))
     place = min(map(len, texts))  # tokens of every row that have been fed
@@ -105,7 +109,7 @@ def _read(
 def _probabilities(
     logits_NW: Tensor, texts: Sequence[Sequence[int]], settings: DecodingSettings, never: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Probabilities, largest first, and their tokens. At temperature 0 all of it is on the likeliest."""
+    """Probabilities, largest first, and their tokens."""
     logits_NW = logits_NW.float()
     logits_NW[:, list(never)] = -torch.inf
     if settings.repetition_penalty != 1.0:
@@ -116,5 +120,5 @@ def _probabilities(
             weaker = torch.where(found > 0, found / settings.repetition_penalty, found * settings.repetition_penalty)
             logits_NW[row, seen] = weaker
     if settings.temperature == 0:
-        return truncate(logits_NW, 1.0, top_k=1)
+        return truncate(logits_NW, 1.0)  # the first is taken; the others are only shown
     return truncate(logits_NW, settings.temperature, settings.top_k, settings.top_p, settings.min_p)

@@ -25,7 +25,8 @@ def truncate(
 ) -> tuple[Tensor, Tensor]:
     """Probabilities, largest first, and the tokens they belong to; what is cut off has probability 0."""
     ordered_NW, tokens_NW = logits_NW.float().sort(dim=-1, descending=True, stable=True)
-    p_NW = (ordered_NW / temperature).softmax(-1)
+    # The largest is taken off first: divided by a tiny temperature it would overflow.
+    p_NW = ((ordered_NW - ordered_NW[:, :1]) / temperature).softmax(-1)
     if top_k:
         p_NW[:, top_k:] = 0.0
     if top_p < 1.0:

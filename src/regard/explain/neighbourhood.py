@@ -30,13 +30,14 @@ def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, p
     points = project(vectors.unit[rows])
     figure, axis = plt.subplots(figsize=(9, 7), layout="constrained")
     colours = [f"C{group[row] % 10}" for row in rows]
-    axis.scatter(points[:, 0], points[:, 1], c=colours, s=14, zorder=2)
+    axis.scatter(points[:, 0], points[:, 1], c=colours, s=12, alpha=0.4, linewidths=0)
     axis.margins(0.12)
     figure.canvas.draw()
     axis.set_autoscale_on(False)
     labels = [
         axis.text(
-            *point,
+            x,
+            y,
             vectors.words[row],
             color=colour,
             fontsize=11 if row in rows[: len(words)] else 8,
@@ -44,15 +45,15 @@ def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, p
             ha="center",
             va="bottom",
         )
-        for row, point, colour in zip(rows, points, colours, strict=True)
+        for row, (x, y), colour in zip(rows, points.tolist(), colours, strict=True)
     ]
     boxes = np.array([label.get_window_extent().bounds for label in labels])
     moved = boxes[:, :2] + apart(boxes)
     to_data = axis.transData.inverted()
-    for label, point, (left, bottom), width in zip(labels, points, moved, boxes[:, 2], strict=True):
-        place = to_data.transform((left + width / 2, bottom))
-        label.set_position(place)
-        axis.plot(*zip(point, place, strict=True), color=label.get_color(), linewidth=0.4, alpha=0.6, zorder=1)
+    for label, (x, y), (left, bottom), width in zip(labels, points.tolist(), moved, boxes[:, 2], strict=True):
+        label_x, label_y = to_data.transform((left + width / 2, bottom)).tolist()
+        label.set_position((label_x, label_y))
+        axis.plot([x, label_x], [y, label_y], color=label.get_color(), linewidth=0.4, alpha=0.6)
     axis.set_title(f"{', '.join(words)} and their {per_word} nearest words", fontsize=10)
     axis.set_xlabel("first principal component")
     axis.set_ylabel("second")

@@ -7,6 +7,7 @@ from pathlib import Path
 from regard.runs.base import Run
 from regard.training.folder import RunFolder
 
+
 def open_run(path: Path | str, device: str = "auto") -> Run:
     """The run in this folder, as what its task makes of it."""
     task = RunFolder.open(path).read_config().task

@@ -94,5 +94,3 @@ def _table(found: Sequence[Baseline], own: float) -> list[str]:
             f"({own - baseline.accuracy:+.2f} for this run)"
         )
     return lines
-
-

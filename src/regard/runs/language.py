@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard import console
 from numpy.typing import NDArray
 
+from regard import console
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.generate import generate
 from regard.errors import UsageError
@@ -157,6 +157,9 @@ class _Writer:
         """How many letters at the end may still change, or begin a text to stop at."""
         broken = len(text) - len(text.rstrip("\N{REPLACEMENT CHARACTER}"))
         begun = [
-            size for stop in self.stop for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])
+            size
+            for stop in self.stop
+            for size in range(min(len(stop) - 1, len(text)), 0, -1)
+            if text.endswith(stop[:size])
         ]
         return max(broken, *begun, 0) if begun else broken

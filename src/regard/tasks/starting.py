@@ -46,20 +46,22 @@ def copy_trunk(model: nn.Module, weights: dict[str, Tensor]) -> int:
             if not name.startswith("trunk."):
                 continue
             found = weights.get(name)
-            if found is not None and name == "trunk.embedding.table.weight":
+            is_table = name == "trunk.embedding.table.weight"
+            if found is not None and is_table:
                 found = found[: len(parameter)]
-                copied += found.numel()
-                parameter[: len(found)] = found
-            elif found is None or found.shape != parameter.shape:
+            if (
+                found is None
+                or found.shape[1:] != parameter.shape[1:]
+                or (len(found) != len(parameter) and not is_table)
+            ):
                 raise RegardError(
                     f"The weights do not fit: {name}.",
                     f"The run to start from has {list(found.shape) if found is not None else 'none'} "
                     f"where this model has {list(parameter.shape)}.",
                     "Leave the settings of [model] as that run has them.",
                 )
-            else:
-                copied += found.numel()
-                parameter.copy_(found)
+            parameter[: len(found)] = found
+            copied += found.numel()
     return copied
 
 

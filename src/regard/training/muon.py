@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
 class Muon(torch.optim.Muon):
@@ -25,14 +25,14 @@ class Muon(torch.optim.Muon):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            of_shape: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+            of_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for weight in group["params"]:
                 if weight.grad is not None:
                     of_shape[weight.shape].append(weight)
             for shape, weights in of_shape.items():
                 self._update(shape, weights, group)
 
-    def _update(self, shape: torch.Size, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
+    def _update(self, shape: torch.Size, weights: list[Tensor], group: dict[str, Any]) -> None:
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         for weight in weights:
             if "momentum_buffer" not in self.state[weight]:
@@ -49,7 +49,7 @@ class Muon(torch.optim.Muon):
 def orthogonalise(update_MRC: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:
     """Each matrix with its singular values brought near 1, by Newton and Schulz's iteration.
 
-        X ← a X + (b XXᵀ + c (XXᵀ)²) X
+    X ← a X + (b XXᵀ + c (XXᵀ)²) X
     """
     a, b, c = coefficients
     tall = update_MRC.shape[1] > update_MRC.shape[2]
