@@ -205,14 +205,22 @@ class ModelSettings(Settings):
 
 class TrainingSettings(Settings):
     steps: Positive = Field(100_000, description="updates of the weights")
-    tokens_per_batch: Positive = Field(8192, description="target tokens in one update")
-    row_length: Positive = Field(128, description="tokens in one row of a batch; several sentences share a row")
-    micro_batches: Positive = Field(1, description="compute one update in this many pieces, to save memory")
+    tokens_per_batch: Positive = Field(8192, description="target positions in one update", json_schema_extra=NETWORKS)
+    row_length: Positive = Field(
+        128,
+        description="tokens in one row of a batch; several sentences or texts share a row",
+        json_schema_extra=NETWORKS,
+    )
+    micro_batches: Positive = Field(
+        1, description="compute one update in this many pieces, to save memory", json_schema_extra=NETWORKS
+    )
     optimizer: Literal["adam", "adamw", "muon"] = Field(
         "adam", description="adam · adamw · muon (for the matrices of the blocks; adamw for the rest)"
     )
-    muon_learning_rate: float = Field(0.02, gt=0, description="Muon's highest rate; same schedule")
-    muon_momentum: Share = Field(0.95, description="Muon's memory of the gradient")
+    muon_learning_rate: float = Field(
+        0.02, gt=0, description="Muon's highest rate; same schedule", json_schema_extra=NETWORKS
+    )
+    muon_momentum: Share = Field(0.95, description="Muon's memory of the gradient", json_schema_extra=NETWORKS)
     beta1: Share = Field(0.9, description="Adam's memory of the gradient")
     beta2: Share = Field(0.98, description="Adam's memory of its square")
     epsilon: float = Field(1e-9, gt=0, description="Adam's epsilon")
@@ -224,9 +232,14 @@ class TrainingSettings(Settings):
     warmup: NotNegative = Field(4000, description="steps of linear warm-up")
     final_learning_rate: float = Field(0.0, ge=0, description="where the schedules cosine and linear end")
     clip_norm: float = Field(0.0, ge=0, description="largest gradient norm; 0: no clipping")
-    label_smoothing: Share = Field(0.1, description="probability spread over all tokens")
+    label_smoothing: Share = Field(
+        0.1, description="probability spread over all tokens, or classes", json_schema_extra=NETWORKS
+    )
     consistency: float = Field(
-        0.0, ge=0, description="R-Drop: weight of the divergence between two passes with different dropout"
+        0.0,
+        ge=0,
+        description="R-Drop: weight of the divergence between two passes with different dropout",
+        json_schema_extra=NETWORKS,
     )
     ema: Share = Field(0.0, description="decay of an exponential moving average of the weights; 0: off")
     average_checkpoints: NotNegative = Field(0, description="the final model is the mean of the last N saved; 0: off")
@@ -299,6 +312,7 @@ class MaskingSettings(Settings):
 class EmbeddingSettings(Settings):
     """CBOW with negative sampling: a word is guessed from the mean of the words around it."""
 
+    width: Positive = Field(100, description="size of every word's vector")
     window: Positive = Field(5, description="words to each side, at most; how many is drawn for every word")
     negatives: Positive = Field(5, description="wrong words that each right one is told from")
     subsample: float = Field(1e-3, ge=0, description="words above this share of the text are often left out; 0: none")
@@ -354,7 +368,7 @@ class Config(Settings):
     seed: NotNegative = Field(1, description="every random choice follows from it")
     data: DataSettings = DataSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
-    model: ModelSettings = ModelSettings()
+    model: ModelSettings = Field(ModelSettings(), json_schema_extra=NETWORKS)
     training: TrainingSettings = TrainingSettings()
     masking: MaskingSettings = Field(MaskingSettings(), json_schema_extra=of("masked"))
     embeddings: EmbeddingSettings = Field(EmbeddingSettings(), json_schema_extra=of("embeddings"))

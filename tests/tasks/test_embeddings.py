@@ -30,7 +30,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(text: Path, out: Path, *overrides: str) -> dict:
     small = [
         f"data.root={json.dumps(str(text))}",
-        "model.width=32",
+        "embeddings.width=32",
         "training.steps=300",
         "training.learning_rate=0.01",
         "training.epsilon=1e-8",

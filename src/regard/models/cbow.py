@@ -11,7 +11,7 @@ the sums of all its contexts are one product with a matrix of zeros and ones.
 
 One thing is no gradient. As in word2vec's C code and in gensim, every word of the context receives the whole
 error of the mean, not its share of it, so that words in wide windows learn as much as in narrow ones. On
-IMDB reviews about 50 % of gensim's neighbours are found with the true gradient, 71 % with this rule; two
+IMDB reviews 51 % of gensim's neighbours are found with the true gradient, 71 % with this rule; two
 runs of gensim share 75 %.
 
 Shapes: B rows · T words to guess · S = T + 2 · window words, with those before and after · K wrong words

@@ -39,8 +39,9 @@ class EmbeddingsRun(Run):
                 "Leave the files out.",
             )
         task = EmbeddingsTask(self.config, self.folder, self.hardware)
-        metrics = task.measure(self._load(task.build()), split)
-        return Evaluation([Score(name, value, None, split) for name, value in metrics.items()], 0, "words")
+        ids = task.data.valid if split == "valid" else task.data.held_out
+        metrics = task.measure(self._load(task.build()), ids)
+        return Evaluation([Score(name, value, None, split) for name, value in metrics.items()], len(ids), "tokens")
 
 
 def vectors_of(place: Path | str) -> WordVectors:

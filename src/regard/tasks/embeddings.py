@@ -31,7 +31,7 @@ class EmbeddingsTask:
         self.stream = self._stream(self.data.train)
 
     def build(self) -> Cbow:
-        return Cbow(len(self.lexicon), self.config.model.width, self.settings.window)
+        return Cbow(len(self.lexicon), self.settings.width, self.settings.window)
 
     def architecture(self) -> dict[str, Any]:
         """Row i of the tables belongs to word i of vectors.txt; row 0 to none."""
@@ -48,7 +48,7 @@ class EmbeddingsTask:
         return negative_sampling_loss(logits, batch.labels_BT, batch.wrong_BK, self.settings.negatives)
 
     def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        return self._measure(model, self.data.valid)
+        return self.measure(model, self.data.valid)
 
     def draw(self) -> None:
         draw_curves(self.folder)
@@ -58,7 +58,7 @@ class EmbeddingsTask:
         assert isinstance(model, Cbow)
         vectors = model.input.detach().float().cpu().numpy()
         WordVectors(self.lexicon.words[1:], vectors[1:]).write(self.folder.path / "vectors.txt")
-        return self._measure(model, self.data.held_out)
+        return self.measure(model, self.data.held_out)
 
     def next_commands(self) -> list[str]:
         return [
@@ -66,11 +66,8 @@ class EmbeddingsTask:
             f"regard train RECIPE --embeddings {self.folder.path / 'vectors.txt'}",
         ]
 
-    def _stream(self, ids: NDArray[Any]) -> WordStream:
-        return WordStream(ids, self.lexicon, self.settings, self.config.seed)
-
     @torch.inference_mode()
-    def _measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
+    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
         """The mean loss of the guessed words; contexts and wrong words are drawn the same every time."""
         model.eval()
         total, targets = 0.0, 0
@@ -79,3 +76,6 @@ class EmbeddingsTask:
                 total += self.loss(model, batch.to(self.hardware.device)).item()
             targets += batch.targets
         return {"loss": total / max(targets, 1)}
+
+    def _stream(self, ids: NDArray[Any]) -> WordStream:
+        return WordStream(ids, self.lexicon, self.settings, self.config.seed)

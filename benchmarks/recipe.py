@@ -1,0 +1,118 @@
+"""A recipe, trained for several seeds and variants: how good, how fast.
+
+    python benchmarks/recipe.py multi30k --data DIR --seeds 1,2,3
+    python benchmarks/recipe.py shakespeare --data DIR --seeds 1,2,3,4,5
+    python benchmarks/recipe.py trec --data DIR --variant "scratch:" --variant "tuned:--from=RUN,training.steps=300"
+
+A variant is NAME:override,override. Wall time is of the whole process: start, tokenising, compiling (nothing
+compiled is kept from one run to the next), training, and the final figures; it means something only with
+--parallel 1. For a language model the loss is also estimated as nanoGPT does it: the mean over 200 batches
+of 64 rows taken at random places. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+COLUMNS = ["variant", "seed", "bleu_lowercase", "bleu", "accuracy", "macro_f1", "loss", "loss_sampled", "bits_per_byte"]
+COLUMNS += ["wall", "train", "tokens_per_second"]
+
+
+def train(name: str, overrides: list[str], seed: int, options: argparse.Namespace, place: Path) -> dict:
+    out = place / f"{name}-{seed}"
+    command = [sys.executable, "-m", "regard", "train", options.recipe, "--out", str(out), "--data", options.data]
+    command += [f"seed={seed}", *overrides]
+    with tempfile.TemporaryDirectory() as compiled, (place / f"{name}-{seed}.log").open("w") as log:
+        started = time.perf_counter()
+        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": compiled, "TRITON_CACHE_DIR": compiled}
+        code = subprocess.run(command, stdout=log, stderr=log, check=False, env=environment).returncode
+        seconds = time.perf_counter() - started
+    if code:
+        print((place / f"{name}-{seed}.log").read_text()[-2000:], flush=True)
+        return {"variant": name, "seed": seed, "failed": code}
+    summary = json.loads((out / "summary.json").read_text())
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    speeds = sorted(record["tokens_per_second"] for record in records if "tokens_per_second" in record)
+    valid = [
+        [record["step"], *(round(value, 4) for key, value in record.items() if key.startswith("valid_"))]
+        for record in records
+        if "valid_loss" in record
+    ]
+    result = {
+        "variant": name,
+        "seed": seed,
+        "wall": round(seconds, 1),
+        "train": summary["seconds"],
+        "tokens_per_second": speeds[len(speeds) // 2] if speeds else None,
+        **{key: round(value, 4) for key, value in summary["metrics"].items()},
+        "run": str(out),
+        "valid": valid,
+    }
+    print(json.dumps(result), flush=True)
+    shutil.rmtree(out / "checkpoints")
+    return result
+
+
+def sampled_loss(run: str) -> float:
+    """nanoGPT's estimate: 200 batches of 64 rows at random places of the validation text."""
+    import numpy as np
+    import torch
+
+    import regard
+    from regard.data.text import TextSource
+    from regard.data.text_batches import next_tokens
+    from regard.tasks.language import logits
+    from regard.tasks.running_text import divide
+    from regard.training.loss import cross_entropy
+
+    model = regard.load(run)
+    data = model.config.data
+    ids = divide(model.config, TextSource.of(data.text, data), model.tokenizer).valid
+    generator, losses = np.random.default_rng(1), []
+    with torch.inference_mode():
+        for _ in range(200):
+            starts = generator.integers(0, len(ids) - model.context, 64).tolist()
+            batch = next_tokens(ids, starts, model.context).to(model.hardware.device)
+            with model.hardware.autocast():
+                losses.append(cross_entropy(logits(model.model, batch, model.config), batch.labels_BT).item())
+    return sum(losses) / (200 * 64 * model.context)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--variant", action="append", default=[])
+    parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--out", help="keep the run folders here")
+    options = parser.parse_args()
+    place = Path(options.out or tempfile.mkdtemp())
+    place.mkdir(parents=True, exist_ok=True)
+    jobs = []
+    for variant in options.variant or ["recipe:"]:
+        name, _, listed = variant.partition(":")
+        jobs += [(name, [o for o in listed.split(",") if o], int(seed)) for seed in options.seeds.split(",")]
+    with ThreadPoolExecutor(options.parallel) as pool:
+        results = list(pool.map(lambda job: train(*job, options, place), jobs))
+    for result in results:
+        if "bits_per_byte" in result:
+            result["loss_sampled"] = round(sampled_loss(result["run"]), 4)
+    columns = [column for column in COLUMNS if any(column in result for result in results)]
+    print(" | ".join(columns))
+    for result in results:
+        print(" | ".join(str(result.get(column, "-")) for column in columns))
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
