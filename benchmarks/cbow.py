@@ -77,7 +77,7 @@ def train_regard(text: Path, epochs: int, seed: int, overrides: list[str]) -> tu
         folder = RunFolder.create(Path(place, "trained"), config)
         train_task(config, folder, EmbeddingsTask)
         # Of the updates alone, with the making of their batches, without validating and saving.
-        speed = json.loads(folder.metrics.read_text().splitlines()[0])["tokens_per_second"]
+        speed = json.loads(folder.metrics.read_text().splitlines()[0])["words_per_second"]
         seconds = guesses * epochs / speed
         return WordVectors.read(folder.path / "vectors.txt"), words * epochs / seconds, seconds
 

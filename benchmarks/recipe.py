@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 COLUMNS = ["variant", "seed", "bleu_lowercase", "bleu", "accuracy", "macro_f1", "loss", "loss_sampled", "bits_per_byte"]
-COLUMNS += ["wall", "train", "tokens_per_second"]
+COLUMNS += ["wall", "train", "targets_per_second"]
 
 
 def train(name: str, overrides: list[str], seed: int, options: argparse.Namespace, place: Path) -> dict:
@@ -41,7 +41,7 @@ def train(name: str, overrides: list[str], seed: int, options: argparse.Namespac
         return {"variant": name, "seed": seed, "failed": code}
     summary = json.loads((out / "summary.json").read_text())
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    speeds = sorted(record["tokens_per_second"] for record in records if "tokens_per_second" in record)
+    speeds = sorted(value for record in records for key, value in record.items() if key.endswith("_per_second"))
     valid = [
         [record["step"], *(round(value, 4) for key, value in record.items() if key.startswith("valid_"))]
         for record in records
@@ -52,7 +52,7 @@ def train(name: str, overrides: list[str], seed: int, options: argparse.Namespac
         "seed": seed,
         "wall": round(seconds, 1),
         "train": summary["seconds"],
-        "tokens_per_second": speeds[len(speeds) // 2] if speeds else None,
+        "targets_per_second": speeds[len(speeds) // 2] if speeds else None,
         **{key: round(value, 4) for key, value in summary["metrics"].items()},
         "run": str(out),
         "valid": valid,

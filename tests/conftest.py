@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import torch
 import regard
 from regard import console
 from regard.data.samples import english_german
+from regard.runs.classification import ClassificationRun
+from regard.runs.embeddings import EmbeddingsRun
+from regard.runs.language import LanguageRun
+from regard.runs.masked import MaskedRun
 from regard.runs.translation import TranslationRun
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
@@ -72,6 +77,84 @@ def tiny_recipe(corpus: Path) -> Path:
         encoding="utf-8",
     )
     return recipe
+
+
+# The same for models of one stack over text.
+TINY_TEXT = [
+    "model.layers=1",
+    "model.width=32",
+    "model.heads=2",
+    "model.feedforward=64",
+    "model.dropout=0.0",
+    "training.warmup=10",
+    "training.log_every=20",
+]
+
+
+def person(sentence: str) -> str:
+    """Who a sentence is about, going by its pronouns: what the tiny classifiers learn."""
+    words = set(sentence.lower().strip(".").split())
+    if words & {"i", "we", "my", "our"}:
+        return "self"
+    return "others" if words & {"he", "she", "they", "his", "her", "their"} else "nobody"
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the same English sentences as running text, as documents, and with labels."""
+    folder = tmp_path_factory.mktemp("texts")
+    sentences = [source for source, _ in english_german.pairs(2_400, seed=7)]
+    (folder / "text.txt").write_text("".join(line + "\n" for line in sentences), encoding="utf-8")
+    documents = [json.dumps({"text": " ".join(sentences[n : n + 4])}) + "\n" for n in range(0, 2000, 4)]
+    (folder / "documents.jsonl").write_text("".join(documents), encoding="utf-8")
+    for name, part in {"train": sentences[:2000], "test": sentences[2000:]}.items():
+        lines = [f"{person(sentence)}\t{sentence}\n" for sentence in part]
+        (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def language(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> LanguageRun:
+    """A character model of the sentences, trained for real: it has learned to spell a little."""
+    out = tmp_path_factory.mktemp("runs") / "language"
+    settings = ["data.text=text.txt", "training.steps=150", "training.tokens_per_batch=1024", "training.row_length=64"]
+    regard.train("shakespeare-cpu", *TINY_TEXT, *settings, "training.validate_every=150", out=out, data=texts)
+    return regard.load(out)
+
+
+@pytest.fixture(scope="session")
+def masked(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> MaskedRun:
+    """A masked model of the documents over whole words."""
+    out = tmp_path_factory.mktemp("runs") / "masked"
+    settings = ["data.text=documents.jsonl", "tokenizer.kind=word", "tokenizer.vocabulary=600", "data.held_out=0.1"]
+    settings += ["training.steps=250", "training.tokens_per_batch=1024", "training.row_length=64"]
+    settings += ["training.learning_rate=0.01", "training.validate_every=250"]
+    regard.train("bert-small", *TINY_TEXT, *settings, out=out, data=texts)
+    return regard.load(out)
+
+
+CLASSIFY = ['data.train=["train.tsv"]', 'data.test=["test.tsv"]', "data.max_length=32", "training.row_length=32"]
+CLASSIFY += ["training.tokens_per_batch=512", "training.steps=100", "training.validate_every=50"]
+CLASSIFY += ["training.learning_rate=0.01"]
+
+
+@pytest.fixture(scope="session")
+def classifier(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> ClassificationRun:
+    """Who a sentence is about, learned from scratch."""
+    out = tmp_path_factory.mktemp("runs") / "classifier"
+    words = ["tokenizer.kind=word", "tokenizer.vocabulary=600"]
+    regard.train("starter-classify", *TINY_TEXT, *CLASSIFY, *words, out=out, data=texts)
+    return regard.load(out)
+
+
+@pytest.fixture(scope="session")
+def words(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> EmbeddingsRun:
+    """Vectors of the words of the sentences."""
+    out = tmp_path_factory.mktemp("runs") / "words"
+    settings = ["data.text=text.txt", "embeddings.width=16", "embeddings.words_per_batch=1024", "training.steps=80"]
+    settings += ["training.validate_every=80", "data.held_out=0.1", "training.epsilon=0.0039"]
+    regard.train("words", *settings, out=out, data=texts)
+    return regard.load(out)
 
 
 @pytest.fixture(scope="session")

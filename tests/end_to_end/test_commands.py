@@ -19,7 +19,8 @@ from safetensors import safe_open
 
 import regard as api
 
-VERBS = ["demo", "recipes", "init", "train", "evaluate", "translate", "explain", "doctor"]
+VERBS = ["demo", "recipes", "init", "train", "doctor", "evaluate", "translate", "generate", "fill", "classify"]
+VERBS += ["explain", "embeddings", "tokenize"]
 LINES = ["The dog sees a cat.", "", "An old farmer helps the child.", "   ", "The cat sleeps.", "A child reads.", ""]
 
 

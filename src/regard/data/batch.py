@@ -16,6 +16,7 @@ class Batch:
     """Rows of tokens. The label `nothing` marks positions where there is nothing to predict."""
 
     nothing: ClassVar[int] = PAD
+    unit: ClassVar[str] = "tokens"  # what the targets are
 
     labels_BT: Tensor
 

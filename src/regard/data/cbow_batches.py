@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -37,6 +37,8 @@ WRONG_WORDS = 32  # of a row
 @dataclass(frozen=True)
 class WordBatch(Batch):
     """The label of a position is the word there; 0 where it has no context."""
+
+    unit: ClassVar[str] = "words"
 
     words_BS: Tensor
     left_BT: Tensor

@@ -31,6 +31,7 @@ class LabelledBatch(Batch):
     """Labels are classes from 0 on; segment 0 marks padding."""
 
     nothing: ClassVar[int] = -1
+    unit: ClassVar[str] = "texts"
 
     tokens_BT: Tensor
     segments_BT: Tensor

@@ -17,12 +17,16 @@ from numpy.typing import ArrayLike
 
 
 def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
-    """Loss, BLEU, learning rate and speed over the steps of a run."""
+    """Loss, scores, learning rate and speed over the steps of a run."""
     panels = {
-        "loss": [("loss", "training, with label smoothing"), ("valid_loss", "validation")],
+        "loss": [("loss", "training"), ("valid_loss", "validation")],
         "BLEU": [("valid_bleu", "validation, greedy")],
+        "bits per byte": [("valid_bits_per_byte", "validation")],
+        "accuracy, %": [("valid_accuracy", "validation")],
         "learning rate": [("learning_rate", "")],
         "tokens per second": [("tokens_per_second", "")],
+        "texts per second": [("texts_per_second", "")],
+        "words per second": [("words_per_second", "")],
     }
     drawn = {
         title: lines for title, lines in panels.items() if any(key in record for record in metrics for key, _ in lines)
@@ -38,7 +42,7 @@ def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
         axis.set_title(title)
         axis.set_xlabel("step")
         axis.grid(alpha=0.3)
-        if title in ("loss", "BLEU"):
+        if lines[0][1]:
             axis.legend()
     save(figure, path)
 

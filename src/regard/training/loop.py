@@ -113,9 +113,9 @@ class Trainer:
                 loss, norm = self._update(step, batch)
                 self.progress.step = step
                 window.add(loss, norm, batch.targets, time.perf_counter() - started)
-                show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} tokens/s")
+                show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} {batch.unit}/s")
                 if step % self.settings.log_every == 0:
-                    self._log(step, window)
+                    self._log(step, window, batch.unit)
                     window = _Window()
                 self._after(step)
                 self.progress.seconds += time.perf_counter() - started
@@ -260,7 +260,7 @@ class Trainer:
         done = step >= self.settings.steps
         console.say(f"All {step:,} steps are done already." if done else f"Going on from step {step:,}.")
 
-    def _log(self, step: int, window: _Window) -> None:
+    def _log(self, step: int, window: _Window, unit: str) -> None:
         rate = learning_rate(step, self.settings, self.config.model.width)
         self.folder.append_metrics(
             {
@@ -268,7 +268,7 @@ class Trainer:
                 "loss": window.loss,
                 "learning_rate": rate,
                 "gradient_norm": window.norm,
-                "tokens_per_second": round(window.speed, 1),
+                f"{unit}_per_second": round(window.speed, 1),
                 "epoch": self.progress.data.epoch,
             }
         )

@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from regard.config import SystemSettings
+from regard.config import Config, SystemSettings
+from regard.data import labelled
 from regard.data.pairs import splits
 from regard.data.shards import cache_folder
 from regard.data.survey import survey
+from regard.data.text import TextSource
 from regard.errors import UsageError
+from regard.evaluation import bag_of_words
 from regard.experiment import read_recipe
 from regard.hardware import Hardware, environment
+from regard.tasks import running_text
 from regard.tasks.translate import learn_tokenizers
 
 
@@ -34,8 +38,15 @@ def examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[st
     if not recipe and data is not None:
         recipe, overrides = "starter", [*_files_in(data), *overrides]
     if recipe:
-        found["data"] = _data(recipe, overrides, data)
-        found["advice"] = _advice(found["data"])
+        config = read_recipe(recipe, overrides, data)
+        found["task"] = config.task
+        if config.task == "translate":
+            found["data"] = _pairs(config)
+            found["advice"] = _advice(found["data"])
+        elif config.task == "classify-text":
+            found["data"], found["advice"] = _labelled(config)
+        else:
+            found["data"], found["advice"] = _text(config)
     return found
 
 
@@ -63,8 +74,66 @@ def _files_in(folder: Path) -> list[str]:
     return found
 
 
-def _data(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[str, Any]:
-    config = read_recipe(recipe, overrides, data)
+def _text(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """Running text: how much there is of it."""
+    source = TextSource.of(config.data.text, config.data)
+    tokenizer = running_text.learn_tokenizer(config, source)
+    parts = running_text.divide(config, source, tokenizer, starts=config.task == "masked")
+    size = documents = 0
+    for piece, ends in source.pieces():
+        size, documents = size + len(piece), documents + ends
+    found = {
+        "files": len(source.paths),
+        "documents": documents,
+        "bytes": size,
+        "vocabulary": tokenizer.size,
+        "train_tokens": len(parts.train),
+        "valid_tokens": len(parts.valid),
+        "test_tokens": len(parts.test),
+    }
+    advice = []
+    length = config.training.row_length
+    if config.task != "embeddings" and len(parts.train) < 100 * length:
+        advice.append(
+            f"The text fills only {len(parts.train) // length:,} rows of {length} tokens: a model will soon know it."
+        )
+    if len(parts.valid) < 1000:
+        advice.append("There is little text to validate on; raise data.held_out, or name data.valid.")
+    return found, advice or ["Nothing looks wrong."]
+
+
+def _labelled(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """Labelled texts: how many of each class, how long, and which stand in train and test."""
+    sources = labelled.splits(config.data)
+    examples = {name: list(source) for name, source in sources.items()}
+    classes = labelled.labels_of(sources["train"])
+    train_texts = {example.text for example in examples["train"]}
+    found: dict[str, Any] = {"classes": {}}
+    for name in classes:
+        found["classes"][name] = {split: sum(e.label == name for e in listed) for split, listed in examples.items()}
+    advice = []
+    for split, listed in examples.items():
+        lengths = [len(example.text.split()) for example in listed] or [0]
+        found[split] = {
+            "texts": len(listed),
+            "repeated": len(listed) - len({example.text for example in listed}),
+            "mean_words": round(sum(lengths) / len(lengths), 1),
+            "longest_words": max(lengths),
+        }
+        unknown = sorted({example.label for example in listed} - set(classes))
+        if unknown:
+            advice.append(f"Labels of {split} that train does not have: {', '.join(unknown[:5])}.")
+        if split != "train":
+            found[split]["texts_also_in_train"] = sum(example.text in train_texts for example in listed)
+            if found[split]["texts_also_in_train"] > 0.01 * max(len(listed), 1):
+                advice.append(f"{found[split]['texts_also_in_train']:,} {split} texts also stand in train.")
+    rarest = min(found["classes"], key=lambda name: found["classes"][name]["train"])
+    if found["classes"][rarest]["train"] < 10:
+        advice.append(f"The class '{rarest}' has only {found['classes'][rarest]['train']} training texts.")
+    return found, [*advice, bag_of_words.advice(examples["train"])]
+
+
+def _pairs(config: Config) -> dict[str, Any]:
     sources = splits(config.data)
     tokenizers = learn_tokenizers(config, sources["train"])
     found: dict[str, Any] = {"vocabulary": tokenizers.target.size}
@@ -113,6 +182,8 @@ def report(found: dict[str, Any]) -> str:
         f"would use: {machine['would_use']}",
         f"cache: {machine['cache']} · {machine['free_disk_bytes'] / 2**30:.0f} GiB free",
     ]
+    if found.get("task", "translate") != "translate":
+        return "\n".join([*lines, "", *_listed(found["data"]), "", *found["advice"]])
     if "data" in found:
         data = found["data"]
         splits_found = {name: data[name] for name in ("train", "valid", "test")}
@@ -132,6 +203,20 @@ def report(found: dict[str, Any]) -> str:
                 lines.append(f"{f'{side} tokens, {part}':<24}{values}")
         lines += ["", *found["advice"]]
     return "\n".join(lines)
+
+
+def _listed(data: dict[str, Any], indent: str = "") -> list[str]:
+    """Figures, one a line; those of a part below its name."""
+    lines = []
+    for key, value in data.items():
+        name = key.replace("_", " ")
+        if isinstance(value, dict) and all(isinstance(inner, int) for inner in value.values()):
+            lines.append(f"{indent}{name:<24}" + " · ".join(f"{split} {count:,}" for split, count in value.items()))
+        elif isinstance(value, dict):
+            lines += [f"{indent}{name}", *_listed(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name:<24}{value:,}")
+    return lines
 
 
 LABELS = {

@@ -1,0 +1,135 @@
+"""A trained classifier: its scores, its baselines, and what it can start from."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.metrics import accuracy_score, f1_score
+
+import regard
+from conftest import CLASSIFY, TINY_TEXT, person
+from regard.data.labelled import splits
+from regard.errors import RegardError, UsageError
+from regard.training.checkpoint import read_tensors
+
+
+def lines(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+def test_it_has_learned_who_a_sentence_is_about(classifier):
+    assert regard.evaluate(classifier.folder.path, bag_of_words=False)["accuracy"] > 90
+
+
+def test_scores_are_scikit_learns(classifier, texts):
+    labels, sentences = zip(*lines(texts / "test.tsv"), strict=True)
+    guessed = [guess.label for guess in classifier.classify(sentences)]
+    found = classifier.evaluate(bag_of_words=False)
+    assert found.outputs == guessed
+    assert found.metrics["accuracy"] == pytest.approx(100 * accuracy_score(labels, guessed))
+    assert found.metrics["macro_f1"] == pytest.approx(100 * f1_score(labels, guessed, average="macro"))
+
+
+def test_the_evaluation_shows_bags_of_words_on_the_same_split(classifier):
+    found = classifier.evaluate()
+    names = [baseline["name"] for baseline in found.details["baselines"]]
+    assert len(names) == 3 and all(baseline["accuracy"] > 85 for baseline in found.details["baselines"])
+    shown = "\n".join(found.notes)
+    assert all(name in shown for name in names)
+    train = list(splits(classifier.config.data)["train"])
+    mean = sum(len(example.text.split()) for example in train) / len(train)
+    assert "1,500" in shown and found.details["samples_per_length"] == pytest.approx(len(train) / mean)
+
+
+def test_the_confusion_picture_is_drawn(classifier):
+    picture = classifier.evaluate(bag_of_words=False).details["confusion_picture"]
+    assert np.asarray(Image.open(picture).convert("L")).std() > 5
+
+
+def test_probabilities_of_all_classes_sum_to_one(classifier):
+    [guess] = classifier.classify(["I see the dog."])
+    assert guess.all[0] == (guess.label, guess.probability)
+    assert sum(p for _, p in guess.all) == pytest.approx(1.0, abs=1e-5)
+    assert {name for name, _ in guess.all} == {"self", "others", "nobody"}
+
+
+def test_a_text_is_classified_alike_alone_and_among_others(classifier, texts):
+    sentences = [text for _, text in lines(texts / "test.tsv")[:60]]
+    together = classifier.classify(sentences)
+    for sentence, guess in zip(sentences[:8], together, strict=False):
+        [alone] = classifier.classify([sentence])
+        assert dict(alone.all)["self"] == pytest.approx(dict(guess.all)["self"], abs=1e-5)
+
+
+def test_an_unknown_label_at_evaluation_is_named(classifier, tmp_path):
+    (tmp_path / "new.tsv").write_text("self\tI go home.\nsomebody\tThe man goes home.\n")
+    with pytest.raises(RegardError) as caught:
+        classifier.evaluate([str(tmp_path / "new.tsv")])
+    assert "'somebody'" in caught.value.what and "nobody, others, self" in caught.value.why
+
+
+def test_a_single_class_cannot_be_learned(tmp_path):
+    (tmp_path / "train.tsv").write_text("self\tI go home.\n" * 50)
+    with pytest.raises(RegardError) as caught:
+        regard.train("starter-classify", out=tmp_path / "run", data=tmp_path)
+    assert "All 50 training texts have the label 'self'" in caught.value.what or "label 'self'" in caught.value.what
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("source", ["masked", "language"])
+def test_a_classifier_starts_from_a_run(source, request, texts, tmp_path):
+    run = request.getfixturevalue(source)
+    few = [setting for setting in CLASSIFY if "steps" not in setting and "validate" not in setting]
+    few += ["training.steps=60", "training.validate_every=60", "training.warmup=5"]
+    out = regard.train("starter-classify", *few, out=tmp_path / "tuned", data=texts, start_from=run.folder.path)
+    tuned = regard.load(out)
+    assert tuned.tokenizer.to_json() == run.tokenizer.to_json()
+    assert tuned.config.model.causal == (source == "language")
+    assert tuned.config.model.width == run.config.model.width
+    most_frequent = Counter(person(text) for _, text in lines(texts / "test.tsv")).most_common(1)[0][1] / 4
+    assert tuned.evaluate(bag_of_words=False).metrics["accuracy"] > most_frequent + 3
+
+
+def test_the_first_loss_of_a_tuned_run_shows_that_weights_were_taken_over(masked, texts, tmp_path):
+    one = ["training.steps=1", "training.validate_every=1", "training.learning_rate=1e-9", *CLASSIFY[:5]]
+    out = regard.train("starter-classify", *one, out=tmp_path / "tuned", data=texts, start_from=masked.folder.path)
+    before, after = read_tensors(masked.folder.model), read_tensors(out / "model.safetensors")
+    for name, tensor in after.items():
+        if name.startswith("trunk."):
+            assert np.allclose(tensor, before[name][: len(tensor)], atol=1e-6), name
+
+
+def test_a_translator_cannot_be_started_from(trained, texts, tmp_path):
+    with pytest.raises(UsageError) as caught:
+        regard.train("starter-classify", out=tmp_path / "run", data=texts, start_from=trained.folder.path)
+    assert "translator" in str(caught.value)
+
+
+def test_word_vectors_start_the_embedding(words, texts, tmp_path):
+    vectors = words.folder.path / "vectors.txt"
+    settings = [*TINY_TEXT, *CLASSIFY, "model.width=16", "tokenizer.kind=word", "tokenizer.vocabulary=600"]
+    settings += [
+        "training.steps=1",
+        "training.validate_every=1",
+        "training.learning_rate=1e-9",
+        "tokenizer.lowercase=true",
+    ]
+    settings = [s for s in settings if s not in ("model.width=32", "training.steps=100", "training.validate_every=50")]
+    out = regard.train("starter-classify", *settings, out=tmp_path / "run", data=texts, embeddings=vectors)
+    run = regard.load(out)
+    table = read_tensors(out / "model.safetensors")["trunk.embedding.table.weight"].numpy()
+    row = table[run.tokenizer.encode(["teacher"])[0][0]]
+    given = words.vectors.vectors[words.vectors.row("teacher")]
+    assert np.dot(row, given) / np.linalg.norm(row) / np.linalg.norm(given) == pytest.approx(1.0, abs=1e-4)
+    with pytest.raises(RegardError) as caught:
+        regard.train(
+            "starter-classify", *settings, "model.width=32", out=tmp_path / "wide", data=texts, embeddings=vectors
+        )
+    assert "16" in str(caught.value)
+    assert not (tmp_path / "wide").exists()
+
+
+def test_the_classes_are_written_beside_the_model(classifier):
+    assert json.loads((classifier.folder.path / "labels.json").read_text()) == ["nobody", "others", "self"]

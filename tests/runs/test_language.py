@@ -1,0 +1,144 @@
+"""A trained language model: what it writes, and how it is scored."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import regard
+from regard import console
+from regard.errors import RegardError, UsageError
+
+
+def test_it_has_learned_to_spell_a_little(language):
+    found = regard.evaluate(language.folder.path)
+    assert found["loss"] < 2.3  # 324 entries by chance: 5.8; the letters' frequencies alone: about 2.9
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
+    assert found["bits_per_byte"] == pytest.approx(found["loss"] / math.log(2))  # a byte is a token here
+
+
+def test_the_loss_is_the_mean_over_every_token_but_the_first(language, texts, tmp_path):
+    (tmp_path / "new.txt").write_text((texts / "text.txt").read_text()[-1000:])
+    found = language.evaluate([str(tmp_path / "new.txt")]).metrics["loss"]
+    ids = torch.tensor(language.tokenizer.encode([(tmp_path / "new.txt").read_text()])[0])
+    total = 0.0
+    for start in range(0, len(ids) - 1, 64):
+        row, labels = ids[start : start + 64], ids[start + 1 : start + 65]
+        with torch.inference_mode():
+            logits = language.model(row[None, : len(labels)])[0]
+        total += F.cross_entropy(logits, labels, reduction="sum").item()
+    assert found == pytest.approx(total / (len(ids) - 1), rel=1e-5)
+
+
+def test_the_same_seed_writes_the_same_text_and_another_seed_another(language):
+    first = language.generate("The ", temperature=1.0, max_tokens=50, seed=3)
+    assert language.generate("The ", temperature=1.0, max_tokens=50, seed=3) == first
+    assert language.generate("The ", temperature=1.0, max_tokens=50, seed=4) != first
+
+
+def test_pieces_put_together_are_the_text(language):
+    pieces = list(language.stream(["The "], temperature=1.0, max_tokens=40, top=5))
+    assert "".join(piece.text for piece in pieces) == language.generate("The ", temperature=1.0, max_tokens=40)[0]
+    for piece in pieces:
+        assert len(piece.candidates) == 5
+        assert piece.token in [token for token, _ in piece.candidates] or piece.probability < piece.candidates[-1][1]
+
+
+def test_prompts_of_different_length_are_continued_as_if_alone(language):
+    prompts = ["The ", "In the evening they ", "I"]
+    together = language.generate(prompts, temperature=0.0, max_tokens=30)
+    assert together == [language.generate(prompt, temperature=0.0, max_tokens=30)[0] for prompt in prompts]
+
+
+def test_several_samples_differ_and_the_first_does_not_depend_on_them(language):
+    many = language.generate("The ", samples=4, temperature=1.0, max_tokens=40)
+    assert len(set(many)) == 4
+    assert many[:1] == language.generate("The ", temperature=1.0, max_tokens=40)
+
+
+def test_writing_stops_before_a_text_to_stop_at(language):
+    free = language.generate("The ", temperature=0.0, max_tokens=80)[0]
+    stop = free[20:24]
+    place = free.index(stop)
+    assert language.generate("The ", temperature=0.0, max_tokens=80, stop=[stop, "§§"])[0] == free[:place]
+
+
+def test_a_prompt_longer_than_the_context_keeps_its_last_part_and_says_so(language, capsys, monkeypatch):
+    monkeypatch.setattr(console, "_quiet", False, raising=False)
+    console.be_quiet(False)
+    long = "The man goes home. " * 20
+    found = language.generate(long, temperature=0.0, max_tokens=20)
+    said = capsys.readouterr().err
+    console.be_quiet(True)
+    assert "only the last 63 are read" in said
+    assert found == language.generate(long[-63:], temperature=0.0, max_tokens=20)
+
+
+def test_writing_goes_on_beyond_the_context(language):
+    text = language.generate("The ", temperature=0.0, max_tokens=150)[0]
+    assert len(text) == 150
+
+
+def test_an_empty_prompt_starts_a_line(language):
+    assert language.generate("", temperature=0.0, max_tokens=20) == language.generate(
+        "\n", temperature=0.0, max_tokens=20
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"temperature": -1.0}, "temperature"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"repetition_penalty": 0.5}, "repetition_penalty"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"samples": 0}, "samples"),
+        ({"seed": -1}, "seed"),
+        ({"stop": [""]}, "stop"),
+    ],
+)
+def test_bad_options_are_refused(language, options, says):
+    with pytest.raises(UsageError) as caught:
+        language.generate("The ", **options)
+    assert says in str(caught.value)
+
+
+def test_characters_of_several_tokens_come_out_whole(language):
+    """Unknown characters are spelled in bytes: nothing is shown before the last of them."""
+    from regard.runs.language import _Writer
+
+    writer = _Writer(language, [])
+    tokens = language.tokenizer.encode(["a🙂b"])[0]
+    assert len(tokens) == 6
+    assert [writer.add(token) for token in tokens] == ["a", "", "", "", "🙂", "b"]
+
+
+def test_documents_kept_apart_train_and_start_anew(texts, tmp_path):
+    from conftest import TINY_TEXT
+
+    settings = ["data.text=documents.jsonl", "data.documents=apart", "training.steps=5", "training.row_length=32"]
+    settings += ["training.tokens_per_batch=256", "training.validate_every=5"]
+    run = regard.load(regard.train("shakespeare-cpu", *TINY_TEXT, *settings, out=tmp_path / "run", data=texts))
+    assert run.encode("") == [2]  # <end>, after which a document begins
+    assert len(run.generate("", temperature=1.0, max_tokens=10)) == 1
+
+
+@pytest.mark.parametrize("content", ["", "Too short."])
+def test_too_little_text_is_refused_and_leaves_nothing(tmp_path, content):
+    (tmp_path / "input.txt").write_text(content)
+    with pytest.raises(RegardError) as caught:
+        regard.train("shakespeare-cpu", out=tmp_path / "run", data=tmp_path)
+    assert "text" in caught.value.what
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_language_run_resumes_to_the_same_bytes(texts, tmp_path):
+    from conftest import TINY_TEXT
+
+    settings = [*TINY_TEXT, "data.text=text.txt", "training.row_length=32", "training.tokens_per_batch=256"]
+    settings += ["training.validate_every=10", "training.schedule=constant", "model.dropout=0.1"]
+    whole = regard.train("shakespeare-cpu", *settings, "training.steps=20", out=tmp_path / "whole", data=texts)
+    part = regard.train("shakespeare-cpu", *settings, "training.steps=10", out=tmp_path / "part", data=texts)
+    regard.train(str(part), "training.steps=20", resume=True)
+    assert (whole / "model.safetensors").read_bytes() == (part / "model.safetensors").read_bytes()

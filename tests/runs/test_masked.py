@@ -1,0 +1,56 @@
+"""A trained masked language model."""
+
+import pytest
+
+import regard
+from regard.errors import UsageError
+
+
+def test_it_has_learned_something(masked):
+    found = masked.evaluate().metrics
+    assert found["accuracy"] > 25  # the most frequent word alone: about 8
+    assert found["loss"] < 4.5
+
+
+def test_candidates_come_likeliest_first_with_the_text_in_place(masked):
+    [candidates] = masked.fill("The [MASK] is sick.", top=8)
+    assert len(candidates) == 8
+    probabilities = [candidate.probability for candidate in candidates]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert 0 < sum(probabilities) <= 1.0001
+    for candidate in candidates:
+        assert candidate.text == f"the {candidate.token} is sick."
+
+
+def test_a_noun_is_guessed_where_a_noun_belongs(masked):
+    [candidates] = masked.fill("In the evening the [MASK] is tired.", top=5)
+    nouns = {"student", "teacher", "woman", "doctor", "sister", "friend", "son", "boy", "girl", "brother", "farmer"}
+    nouns |= {"daughter", "man", "aunt", "child", "dog", "uncle", "mother", "father", "horse", "cat", "bird", "king"}
+    assert {candidate.token for candidate in candidates} & nouns
+
+
+def test_every_mask_gets_its_own_candidates(masked):
+    first, second = masked.fill("[MASK] man sees the [MASK].", top=3)
+    assert len(first) == len(second) == 3
+    assert all("[mask]" in candidate.text for candidate in first + second)  # the other one stays
+
+
+def test_all_probability_is_on_words_that_can_stand_there(masked):
+    size = masked.tokenizer.size
+    [candidates] = masked.fill("The [MASK].", top=size)
+    assert sum(candidate.probability for candidate in candidates) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize(("text", "top"), [("No hole here.", 5), ("A [MASK].", 0), ("[MASK] word" * 200, 5)])
+def test_what_cannot_be_filled_is_refused(masked, text, top):
+    with pytest.raises(UsageError):
+        masked.fill(text, top)
+
+
+def test_a_masked_run_goes_on_from_another(masked, texts, tmp_path):
+    few = ["data.text=documents.jsonl", "training.steps=2", "training.validate_every=2", "training.warmup=1"]
+    few += ["training.row_length=64", "training.tokens_per_batch=256"]
+    run = regard.train("bert-small", *few, out=tmp_path / "more", data=texts, start_from=masked.folder.path)
+    fresh = regard.load(run)
+    assert fresh.config.model == masked.config.model.model_copy(update={"dropout": 0.1})
+    assert fresh.tokenizer.to_json() == masked.tokenizer.to_json()
