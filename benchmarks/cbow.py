@@ -1,7 +1,7 @@
 """Are the word vectors as good as gensim's, and how fast are they made?
 
-    pip install --target /tmp/gensim gensim
-    PYTHONPATH=/tmp/gensim python benchmarks/cbow.py --reviews imdb/train.jsonl.gz
+    pip install --target DIR gensim
+    PYTHONPATH=DIR python benchmarks/cbow.py --reviews imdb/train.jsonl.gz
 
 Both learn from the same text with the same settings (width 100, window 5, 5 negatives, subsample 1e-3, words seen 5
 times, two threads), in turn. Speed counts the words of the text that get a vector, those left out by
@@ -109,7 +109,9 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="changes of the recipe, such as embeddings.words_per_batch=4096")
     options = parser.parse_args()
     if importlib.util.find_spec("gensim") is None:
-        raise SystemExit("gensim is not installed: pip install --target /tmp/gensim gensim; PYTHONPATH=/tmp/gensim …")
+        raise SystemExit(
+            "gensim is not installed: pip install gensim (into a folder of its own: --target DIR, PYTHONPATH=DIR)"
+        )
     console.be_quiet(True)
     with tempfile.TemporaryDirectory() as place:
         text = Path(place, "text.txt")

@@ -5,6 +5,7 @@ import torch
 
 from regard.config import ModelSettings
 from regard.models.causal import Causal
+from regard.recipes import resolve
 
 WORDS = 40
 
@@ -74,6 +75,12 @@ def test_a_window_hides_what_is_further_back():
 def test_capped_logits_stay_within_the_cap():
     model = make(positions="learned", logit_cap=0.5, initialisation="paper")
     assert model(torch.randint(0, WORDS, (2, 8))).abs().max() <= 0.5
+
+
+def test_the_recipe_gpt2_124m_has_gpt2s_number_of_parameters():
+    with torch.device("meta"):
+        model = Causal(resolve("gpt2-124m").model, vocabulary=50257)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 124_439_808
 
 
 def test_logits_equal_transformers_gpt2_with_the_same_weights():

@@ -46,6 +46,8 @@ def evaluate(
     if beam is not None:
         must_be(run, "translate")
         options["beam"] = beam
+    if output is not None:
+        must_be(run, "translate", "classify-text")
     if not bag_of_words:
         must_be(run, "classify-text")
         options["bag_of_words"] = False
