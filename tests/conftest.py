@@ -17,27 +17,11 @@ from regard.runs.embeddings import EmbeddingsRun
 from regard.runs.language import LanguageRun
 from regard.runs.masked import MaskedRun
 from regard.runs.translation import TranslationRun
+from tiny import CLASSIFY, TINY_TEXT, person
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
-
-# A model that trains in seconds. Tests add what they are about.
-TINY = [
-    "tokenizer.vocabulary=600",
-    "model.layers=1",
-    "model.width=32",
-    "model.heads=2",
-    "model.feedforward=64",
-    "training.tokens_per_batch=512",
-    "training.row_length=64",
-    "data.max_length=64",
-    "training.schedule=constant",
-    "training.learning_rate=0.003",
-    "training.warmup=10",
-    "training.log_every=5",
-    "decoding.beam=2",
-]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -79,26 +63,6 @@ def tiny_recipe(corpus: Path) -> Path:
     return recipe
 
 
-# The same for models of one stack over text.
-TINY_TEXT = [
-    "model.layers=1",
-    "model.width=32",
-    "model.heads=2",
-    "model.feedforward=64",
-    "model.dropout=0.0",
-    "training.warmup=10",
-    "training.log_every=20",
-]
-
-
-def person(sentence: str) -> str:
-    """Who a sentence is about, going by its pronouns: what the tiny classifiers learn."""
-    words = set(sentence.lower().strip(".").split())
-    if words & {"i", "we", "my", "our"}:
-        return "self"
-    return "others" if words & {"he", "she", "they", "his", "her", "their"} else "nobody"
-
-
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the same English sentences as running text, as documents, and with labels."""
@@ -127,15 +91,12 @@ def masked(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> MaskedRun:
     """A masked model of the documents over whole words."""
     out = tmp_path_factory.mktemp("runs") / "masked"
     settings = ["data.text=documents.jsonl", "tokenizer.kind=word", "tokenizer.vocabulary=600", "data.held_out=0.1"]
-    settings += ["training.steps=250", "training.tokens_per_batch=1024", "training.row_length=64"]
-    settings += ["training.learning_rate=0.01", "training.validate_every=250"]
+    settings += ["training.steps=600", "training.tokens_per_batch=1024", "training.row_length=64"]
+    settings += ["training.learning_rate=0.005", "training.validate_every=600"]
+    # With learned positions a tiny model needs far longer to find its neighbours.
+    settings += ["training.optimizer=muon", "model.positions=rotary"]
     regard.train("bert-small", *TINY_TEXT, *settings, out=out, data=texts)
     return regard.load(out)
-
-
-CLASSIFY = ['data.train=["train.tsv"]', 'data.test=["test.tsv"]', "data.max_length=32", "training.row_length=32"]
-CLASSIFY += ["training.tokens_per_batch=512", "training.steps=100", "training.validate_every=50"]
-CLASSIFY += ["training.learning_rate=0.01"]
 
 
 @pytest.fixture(scope="session")

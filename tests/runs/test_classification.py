@@ -9,10 +9,10 @@ from PIL import Image
 from sklearn.metrics import accuracy_score, f1_score
 
 import regard
-from conftest import CLASSIFY, TINY_TEXT, person
 from regard.data.labelled import splits
 from regard.errors import RegardError, UsageError
 from regard.training.checkpoint import read_tensors
+from tiny import CLASSIFY, TINY_TEXT, person
 
 
 def lines(path):

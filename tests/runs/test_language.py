@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import regard
 from regard import console
 from regard.errors import RegardError, UsageError
+from tiny import TINY_TEXT
 
 
 def test_it_has_learned_to_spell_a_little(language):
@@ -115,8 +116,6 @@ def test_characters_of_several_tokens_come_out_whole(language):
 
 
 def test_documents_kept_apart_train_and_start_anew(texts, tmp_path):
-    from conftest import TINY_TEXT
-
     settings = ["data.text=documents.jsonl", "data.documents=apart", "training.steps=5", "training.row_length=32"]
     settings += ["training.tokens_per_batch=256", "training.validate_every=5"]
     run = regard.load(regard.train("shakespeare-cpu", *TINY_TEXT, *settings, out=tmp_path / "run", data=texts))
@@ -134,8 +133,6 @@ def test_too_little_text_is_refused_and_leaves_nothing(tmp_path, content):
 
 
 def test_a_language_run_resumes_to_the_same_bytes(texts, tmp_path):
-    from conftest import TINY_TEXT
-
     settings = [*TINY_TEXT, "data.text=text.txt", "training.row_length=32", "training.tokens_per_batch=256"]
     settings += ["training.validate_every=10", "training.schedule=constant", "model.dropout=0.1"]
     whole = regard.train("shakespeare-cpu", *settings, "training.steps=20", out=tmp_path / "whole", data=texts)

@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from regard import console
+from regard.config import DecodingSettings
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.generate import generate
 from regard.errors import UsageError
@@ -72,7 +73,12 @@ class LanguageRun(TextRun):
         if any(not text for text in stop):
             raise UsageError("A text to stop at is empty.", "It would stop before the first token.", "Leave it out.")
         settings = self._with("decoding", **decoding).decoding
-        encoded = [self.encode(prompt) for prompt in prompts for _ in range(samples)]
+        encoded = [ids for ids in map(self.encode, prompts) for _ in range(samples)]
+        return self._written(encoded, settings, stop, seed, top)
+
+    def _written(
+        self, encoded: list[list[int]], settings: DecodingSettings, stop: Sequence[str], seed: int, top: int
+    ) -> Iterator[Piece]:
         writers = [_Writer(self, stop) for _ in encoded]
         found = generate(
             self.model,
