@@ -2,7 +2,13 @@
 before a verb runs, so help is quick.
 """
 
-from regard.cli import looking, training, using  # each adds its verbs
+# Each module adds its verbs; help lists them in this order.
+from regard.cli import training  # isort: split
+
+from regard.cli import using  # isort: split
+
+from regard.cli import looking  # isort: split
+
 from regard.cli.app import main
 
 __all__ = ["looking", "main", "training", "using"]

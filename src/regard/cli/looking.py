@@ -55,7 +55,9 @@ def embeddings(
     export: Annotated[Path | None, typer.Option(help="Write all vectors here, as word2vec text.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at word vectors: neighbours, analogies, a picture; or export them.
+    """Look at word vectors, or export them.
+
+    Nearest words, analogies, and a picture of the neighbourhood in two dimensions.
 
     regard embeddings runs/words --nearest king --analogy king-man+woman
     """
