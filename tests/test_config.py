@@ -127,7 +127,6 @@ def test_an_unknown_key_like_no_other_lists_the_valid_names():
         ('training.steps="5"', "training.steps", "'5'"),
         ("model.bias=1", "model.bias", "1"),
         ("model.dropout=high", "model.dropout", "'high'"),
-        ("data.train=train.en", "data.train", "'train.en'"),
         ("data.train=[1, 2]", "data.train", "1"),
         ("data.columns=[0]", "data.columns", "[0]"),
         ("data.columns=[0, -1]", "data.columns", "-1"),
@@ -342,6 +341,10 @@ def test_the_starter_recipe_parses_to_the_recipe_it_was_made_from(task, tmp_path
     path = tmp_path / "mine.toml"
     path.write_text(starter_recipe(task), encoding="utf-8")
     assert resolve(str(path)) == resolve(STARTERS[task][0], ["recipe=mine"])  # under the user's own name
+
+
+def test_a_single_data_file_needs_no_brackets():
+    assert resolve("trec", ["data.train=mine.tsv"]).data.train == ["mine.tsv"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from regard.errors import UsageError, did_you_mean
 
@@ -97,6 +97,7 @@ class DataSettings(Settings):
     encoding: Literal["utf-8", "latin-1"] = Field(
         "utf-8", description="how labelled text is written: utf-8 · latin-1", json_schema_extra=of("classify-text")
     )
+
     bad_lines: Literal["error", "skip"] = Field(
         "error",
         description="invalid UTF-8 or a line over 1 MB: error · skip",
@@ -108,6 +109,12 @@ class DataSettings(Settings):
         json_schema_extra=of("translate", "classify-text"),
     )
     cache: str = Field("", description="folder for tokenised data; empty: the user's cache folder")
+
+    @field_validator("train", "valid", "test", mode="before")
+    @classmethod
+    def _one_file(cls, value: Any) -> Any:
+        """A single file needs no brackets."""
+        return [value] if isinstance(value, str) else value
 
 
 class TokenizerSettings(Settings):
@@ -139,7 +146,7 @@ class ModelSettings(Settings):
     value_width: NotNegative = Field(0, description="size of a value in one head; 0: width / heads")
     feedforward: Positive = Field(2048, description="inner size of the feed-forward part")
     activation: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu"] = Field(
-        "relu", description="relu · relu2 (its square) · gelu · gelu-tanh (as in GPT-2) · silu"
+        "relu", description="relu · relu2 (its square) · gelu · gelu-tanh (as in GPT-2) · silu (gated: SwiGLU)"
     )
     gated: bool = Field(False, description="gated feed-forward: activation(x W) * (x V)")
     mixer: Literal["attention"] = Field("attention", description="what lets positions look at each other")

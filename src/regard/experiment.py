@@ -39,7 +39,17 @@ def train(
         changes.append(f"training.start_from={json.dumps(str(Path(start_from).resolve()))}")
     config = read_recipe(recipe, changes, data)
     if config.training.start_from and not (resume and _is_run(out or recipe)):
-        config = taking_over(config)
+        own, config = config, taking_over(config)
+        for key in (change.partition("=")[0].strip() for change in changes):
+            section, _, name = key.partition(".")
+            if section in ("model", "tokenizer") and getattr(getattr(own, section), name) != getattr(
+                getattr(config, section), name
+            ):
+                raise UsageError(
+                    f"{key} cannot be chosen here.",
+                    f"The run '{config.training.start_from}' has {getattr(getattr(config, section), name)!r}.",
+                    "Leave it out: a model that starts from another has its shape and tokenizer.",
+                )
     if resume and _is_run(recipe):
         out = out or recipe
     place = Path(out) if out else Path("runs") / (config.recipe if _is_run(recipe) else Path(recipe).stem)

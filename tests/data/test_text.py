@@ -173,9 +173,18 @@ def test_the_field_of_jsonl_can_be_named(tmp_path):
     assert documents(source(tmp_path, "a.jsonl", text_field="body")) == [b"right"]
 
 
+NO_JSON = {"not JSON": b"{oops", "not UTF-8": b'{"text": "\xff"}', "too deep": b"[" * 100_000}
+
+
+@pytest.mark.parametrize("line", NO_JSON.values(), ids=NO_JSON)
+def test_a_line_that_is_not_json_is_named_with_its_number(tmp_path, line):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "good"}\n' + line + b"\n")
+    with pytest.raises(RegardError) as caught:
+        list(source(tmp_path, "a.jsonl").pieces())
+    assert caught.value.what.startswith("Line 2 of ") and "not valid JSON" in caught.value.what
+
+
 BAD_LINES = {
-    "not JSON": b"{oops",
-    "not UTF-8": b'{"text": "\xff"}',
     "no such field": b'{"words": "x"}',
     "a number": b'{"text": 5}',
     "nothing": b'{"text": null}',

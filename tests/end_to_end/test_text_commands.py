@@ -142,12 +142,23 @@ MISTAKES = {
     "top-p of nothing": ("generate {language} --prompt a --top-p 0", ("top_p", "greater than 0"), 2),
     "fill without a mask": ("fill {masked} hello", ("no [MASK]",), 2),
     "missing text": ("train shakespeare-cpu --out new", ("input.txt' is missing", "--data DIR"), 1),
-    "empty text": ("train shakespeare-cpu --out new data.text={bad}/empty.txt", ("text",), 1),
+    "empty text": ("train shakespeare-cpu --out new data.text={bad}/empty.txt", ("text is empty", "empty.txt"), 1),
     "text that is not UTF-8": (
         "train shakespeare-cpu --out new data.text={bad}/latin.txt",
-        ("not valid UTF-8", 'tokenizer.kind="byte"'),
+        ("not valid UTF-8", "latin.txt", 'tokenizer.kind="byte"'),
         1,
     ),
+    "too many samples": ("generate {language} --samples 1000000000", ("1,000,000,000 samples",), 2),
+    "another width than that of the run to start from": (
+        "train starter-classify --out new data.train={texts}/train.tsv --from {masked} model.width=48",
+        ("model.width cannot be chosen here", "has 32"),
+        2,
+    ),
+    "no name of a text": ("train shakespeare-cpu --out new data.text=", ("No text is named",), 1),
+    "JSON that is none": ("train words --out new data.text={bad}/broken.jsonl", ("Line 2 of", "not valid JSON"), 1),
+    "test file that is missing": ("evaluate {language} no.txt", ("'no.txt' is missing", "Check the path"), 1),
+    "output of a language model": ("evaluate {language} -o new.txt", ("nothing to write", "Leave out -o"), 2),
+    "picture of no words": ("embeddings {words} -o new.png", ("nothing to draw", "--nearest"), 2),
     "labelled text of unknown form": (
         'train starter-classify --out new data.train=["{bad}/empty.txt"]',
         ("empty.txt", "data.form"),
@@ -170,6 +181,7 @@ MISTAKES = {
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bad")
     (folder / "empty.txt").write_text("")
+    (folder / "broken.jsonl").write_text('{"text": "fine"}\n{"text": \n')
     (folder / "latin.txt").write_bytes("Grüße ".encode("latin-1") * 10_000)
     return folder
 

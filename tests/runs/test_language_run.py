@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import regard
 from regard import console
 from regard.errors import RegardError, UsageError
+from regard.runs import language as language_module
 from tiny import TINY_TEXT
 
 
@@ -50,6 +51,25 @@ def test_prompts_of_different_length_are_continued_as_if_alone(language):
     prompts = ["The ", "In the evening they ", "I"]
     together = language.generate(prompts, temperature=0.0, max_tokens=30)
     assert together == [language.generate(prompt, temperature=0.0, max_tokens=30)[0] for prompt in prompts]
+
+
+def test_more_texts_than_are_written_side_by_side_are_the_same_as_few(language, monkeypatch):
+    many = language.generate("The ", samples=5, temperature=1.0, max_tokens=15)
+    monkeypatch.setattr(language_module, "ROWS_AT_ONCE", 2)
+    assert language.generate("The ", samples=5, temperature=1.0, max_tokens=15) == many
+
+
+def test_a_huge_limit_of_tokens_costs_nothing(language):
+    free = language.generate("The ", temperature=0.0, max_tokens=60)[0]
+    found = language.generate("The ", temperature=0.0, max_tokens=10**18, stop=[free[30:33]])[0]
+    assert free.startswith(found)
+
+
+def test_tokens_that_training_never_showed_are_never_written(language, texts):
+    assert len(language.never) > 200  # most bytes stand for no character of these sentences
+    text = language.generate("The ", temperature=3.0, max_tokens=300)[0]
+    known = set((texts / "text.txt").read_text())
+    assert set(text) <= known and len(set(text)) > 20
 
 
 def test_several_samples_differ_and_the_first_does_not_depend_on_them(language):

@@ -75,6 +75,7 @@ def show(content: Any, as_json: bool, report: Any) -> None:
 
 def write(path: Path, text: str) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RegardError(f"Cannot write '{path}'.", f"{error}", "Choose a writable place.") from None

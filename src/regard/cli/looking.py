@@ -61,16 +61,14 @@ def embeddings(
 
     regard embeddings runs/words --nearest king --analogy king-man+woman
     """
+    if output is not None and not nearest:
+        raise UsageError("There is nothing to draw.", "A picture shows words and their neighbours.", "Add --nearest.")
     if not (nearest or analogy or export):
         raise UsageError(
             "There is nothing to do.", "No word is named.", "Add --nearest WORD, --analogy A-B+C or --export FILE."
         )
     if count < 1:
         raise UsageError(f"{count} neighbours cannot be shown.", "At least one is.", "Use --count 10.")
-    if output is not None and not nearest:
-        raise UsageError(
-            "There is nothing to draw.", "A picture shows words given by --nearest.", "Add --nearest WORD."
-        )
     if output is not None and output.suffix.lower() != ".png":
         raise UsageError(f"'{output}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
     from regard.verbs.embeddings import look

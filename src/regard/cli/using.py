@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, show, write
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 
 FINE = ("loss", "bits_per_byte")  # figures whose fourth digit counts
 
@@ -41,13 +41,19 @@ def evaluate(
         raise UsageError(f"There is no split '{split}'.", "Held-out data is test or valid.", "Use --split test.")
     from regard.kinds import must_be
     from regard.runs import open_run
+    from regard.training.folder import RunFolder
 
     options: dict[str, Any] = {}
     if beam is not None:
         must_be(run, "translate")
         options["beam"] = beam
-    if output is not None:
-        must_be(run, "translate", "classify-text")
+    if output is not None and RunFolder.open(run).read_config().task not in ("translate", "classify-text"):
+        raise UsageError(
+            "There is nothing to write.", "This run is scored on running text, and puts out nothing.", "Leave out -o."
+        )
+    for path in files or []:
+        if not path.exists():
+            raise RegardError(f"The file '{path}' is missing.", "It was named as test data.", "Check the path.")
     if not bag_of_words:
         must_be(run, "classify-text")
         options["bag_of_words"] = False
@@ -166,6 +172,7 @@ def fill(
     from regard.kinds import must_be
 
     must_be(run, "masked")
+    from regard.explain.tokens import visible
     from regard.runs.masked import MaskedRun
 
     found = [[vars(candidate) for candidate in each] for each in MaskedRun(run, device).fill(text, top)]
@@ -173,7 +180,9 @@ def fill(
     def report(content: dict[str, Any]) -> str:
         blocks = []
         for candidates in content["masks"]:
-            blocks.append("\n".join(f"{c['probability']:7.2%}  {c['token']:<16} {c['text']}" for c in candidates))
+            blocks.append(
+                "\n".join(f"{c['probability']:7.2%}  {visible(c['token']):<16} {c['text']}" for c in candidates)
+            )
         return "\n\n".join(blocks)
 
     show({"text": text, "masks": found}, as_json, report)
@@ -193,7 +202,8 @@ def classify(
 ) -> None:
     """Name the class of each line of files or standard input.
 
-    One line out for one line in: label, TAB, probability (and so on with --top). With --json, one object a line.
+    One line out for one line in, empty for an empty one: label, TAB, probability (and so on with --top).
+    With --json, one object a line.
     """
     from regard.kinds import must_be
 

@@ -231,17 +231,17 @@ def _write_text(folder: Path, text: TextSource, tokenizer: TextTokenizer, starts
             if begins:
                 file.write((end if documents else b"") + (start if starts else b""))
                 documents += 1
-            file.write(np.array(encode_piece(tokenizer, piece), dtype).tobytes())
+            file.write(np.array(_encode_piece(text, tokenizer, piece), dtype).tobytes())
             begins = ends_document
         file.write(end if documents > 1 else b"")
     flush(folder / "text.ids")
 
 
-def encode_piece(tokenizer: TextTokenizer, piece: bytes) -> list[int] | NDArray[np.int64]:
+def _encode_piece(text: TextSource, tokenizer: TextTokenizer, piece: bytes) -> list[int] | NDArray[np.int64]:
     try:
         return tokenizer.encode_bytes(piece)
     except UnicodeDecodeError as error:
-        raise not_utf8(piece, error) from None
+        raise not_utf8(text, piece, error) from None
 
 
 def read_ids(path: Path, tokenizer: TextTokenizer) -> NDArray[Any]:

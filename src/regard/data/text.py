@@ -30,7 +30,7 @@ class TextSource:
     def of(cls, listed: str | FileList, settings: DataSettings) -> TextSource:
         """The files named, and those below the folders named, in the order of their names."""
         paths: list[Path] = []
-        for name in [listed] if isinstance(listed, str) else listed:
+        for name in filter(None, [listed] if isinstance(listed, str) else listed):
             if not isinstance(name, str):
                 raise UsageError(
                     "A list of texts holds another list.", "Texts are files or folders.", 'Write ["a.txt", "b.txt"].'
@@ -88,7 +88,11 @@ class TextSource:
                     continue
                 try:
                     yield json.loads(line)[self.field].encode(), True
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+                    raise RegardError(
+                        f"Line {number:,} of '{path}' is not valid JSON.", f"{error}", "Mend the line, or remove it."
+                    ) from None
+                except (ValueError, KeyError, TypeError, AttributeError):
                     raise RegardError(
                         f"Line {number:,} of '{path}' has no text.",
                         f"It is not a JSON object with a text in the field '{self.field}'.",
@@ -96,13 +100,21 @@ class TextSource:
                     ) from None
 
 
+def _holding(source: TextSource, piece: bytes) -> str:
+    """The file that a piece of text comes from."""
+    for path in source.paths:
+        if any(other == piece for other, _ in TextSource((path,), source.field).pieces()):
+            return f"'{path}'"
+    return "one of its files"
+
+
 def _is_json(path: Path) -> bool:
     return ".jsonl" in path.suffixes
 
 
-def not_utf8(piece: bytes, error: UnicodeDecodeError) -> RegardError:
+def not_utf8(source: TextSource, piece: bytes, error: UnicodeDecodeError) -> RegardError:
     return RegardError(
-        "The text is not valid UTF-8.",
+        f"The text is not valid UTF-8: {_holding(source, piece)}.",
         f"{error.reason} near {piece[max(0, error.start - 20) : error.start + 10]!r}.",
         'Convert it to UTF-8, or read it as bytes: tokenizer.kind="byte" and tokenizer.lowercase=false.',
     )

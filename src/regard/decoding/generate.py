@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.config import DecodingSettings
 from regard.decoding.sampling import draw, truncate
-from regard.hardware import mix_seeds
 from regard.models.causal import Causal
 from regard.models.state import DecoderState
 
@@ -44,21 +44,20 @@ def generate(
     end: int,
     never: Sequence[int] = (),
     seed: int = 1,
+    first_row: int = 0,
     top: int = 0,
     device: torch.device | None = None,
     finished: Callable[[int], bool] = lambda row: False,
 ) -> Iterator[Written]:
     """The tokens written, as they come. Every prompt has at least one token; a long one keeps its last part.
 
+    A text depends on the seed and the number of its row, counted from `first_row`, and on nothing beside it.
     `top` is how many candidates to name. `finished` is asked after each token whether its row has enough.
     """
     if not prompts:
         return
     texts = [list(prompt)[-(context - 1) :] for prompt in prompts]
-    generators = [torch.Generator().manual_seed(mix_seeds(seed, row)) for row in range(len(texts))]
-    uniform_NL = torch.stack([torch.rand(settings.max_tokens, generator=g) for g in generators]).to(device)
-    if settings.temperature == 0:
-        uniform_NL = torch.zeros_like(uniform_NL)
+    generators = [np.random.default_rng([seed, first_row + row]) for row in range(len(texts))]
     written = [0] * len(texts)
     active = list(range(len(texts)))
     place = min(map(len, texts))  # tokens of every row that have been fed
@@ -67,8 +66,10 @@ def generate(
         chosen: list[int] = []
         going: list[int] = []
         p_NW, tokens_NW = _probabilities(logits_NW, [texts[row][:place] for row in active], settings, never)
-        uniform_N = uniform_NL[active, [min(written[row], settings.max_tokens - 1) for row in active]]
-        drawn_N, probability_N = draw(p_NW, tokens_NW, uniform_N)
+        # A row that reads its prompt draws nothing; at temperature 0 the first is taken.
+        draws = [settings.temperature > 0 and place >= len(texts[row]) for row in active]
+        uniform = [generators[row].random() if drawn else 0.0 for row, drawn in zip(active, draws, strict=True)]
+        drawn_N, probability_N = draw(p_NW, tokens_NW, torch.tensor(uniform, device=device))
         for index, row in enumerate(active):
             if place < len(texts[row]):  # still reading its prompt
                 chosen.append(texts[row][place])

@@ -54,7 +54,7 @@ def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, p
         label_x, label_y = to_data.transform((left + width / 2, bottom)).tolist()
         label.set_position((label_x, label_y))
         axis.plot([x, label_x], [y, label_y], color=label.get_color(), linewidth=0.4, alpha=0.6)
-    axis.set_title(f"{', '.join(words)} and their {per_word} nearest words", fontsize=10)
+    axis.set_title(f"{', '.join(words)}: the {per_word} nearest words of each", fontsize=10)
     axis.set_xlabel("first principal component")
     axis.set_ylabel("second")
     axis.grid(alpha=0.2)

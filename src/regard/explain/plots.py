@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,5 +102,8 @@ def heat(axis: Axes, weights: ArrayLike, columns: Sequence[str], rows: Sequence[
 
 def save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with warnings.catch_warnings():
+        # A script that the font lacks is drawn as boxes; the user can do nothing about it here.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -18,6 +18,9 @@ from regard.models.causal import Causal
 from regard.runs.running_text import TextRun
 from regard.tasks.language import measure
 
+ROWS_AT_ONCE = 64  # texts written side by side
+MOST_SAMPLES = 10_000
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -38,6 +41,9 @@ class LanguageRun(TextRun):
         super().__init__(path, device)
         self.model = self._load(Causal(self.config.model, self.tokenizer.size))
         self.context = self.config.training.row_length
+        # A token that training never showed has kept some random probability.
+        unseen = self.folder.read_json("config.json").get("unseen_ids", [])
+        self.never = (PAD, START, *unseen)
 
     def generate(
         self,
@@ -66,8 +72,12 @@ class LanguageRun(TextRun):
         **decoding: Any,
     ) -> Iterator[Piece]:
         """The text as it is written, piece by piece. Text number n continues prompt n // samples."""
-        if samples < 1:
-            raise UsageError(f"{samples} samples cannot be written.", "At least one is.", "Use --samples 1.")
+        if not 1 <= samples <= MOST_SAMPLES:
+            raise UsageError(
+                f"{samples:,} samples cannot be written.",
+                f"One to {MOST_SAMPLES:,} are written at a time.",
+                "Use --samples 1, or call again with another --seed.",
+            )
         if seed < 0:
             raise UsageError(f"The seed {seed} is negative.", "A seed is 0 or more.", "Use --seed 1.")
         if any(not text for text in stop):
@@ -79,29 +89,34 @@ class LanguageRun(TextRun):
     def _written(
         self, encoded: list[list[int]], settings: DecodingSettings, stop: Sequence[str], seed: int, top: int
     ) -> Iterator[Piece]:
-        writers = [_Writer(self, stop) for _ in encoded]
-        found = generate(
-            self.model,
-            encoded,
-            settings,
-            context=self.context,
-            end=END,
-            never=(PAD, START),
-            seed=seed,
-            top=top,
-            device=self.hardware.device,
-            finished=lambda row: writers[row].stopped,
-        )
-        for written in found:
-            writer = writers[written.row]
-            candidates = [(self.tokenizer.piece(token), p) for token, p in written.candidates]
-            text = writer.add(written.token)
-            yield Piece(
-                written.row, text, self.tokenizer.piece(written.token), written.probability, candidates, writer.stopped
+        for first in range(0, len(encoded), ROWS_AT_ONCE):
+            rows = encoded[first : first + ROWS_AT_ONCE]
+            writers = [_Writer(self, stop) for _ in rows]
+
+            def stopped(row: int, writers: list[_Writer] = writers) -> bool:
+                return writers[row].stopped
+
+            found = generate(
+                self.model,
+                rows,
+                settings,
+                context=self.context,
+                end=END,
+                never=self.never,
+                seed=seed,
+                first_row=first,
+                top=top,
+                device=self.hardware.device,
+                finished=stopped,
             )
-        for row, writer in enumerate(writers):
-            if not writer.stopped and (rest := writer.rest()):
-                yield Piece(row, rest, "", 1.0, [], True)
+            for written in found:
+                writer = writers[written.row]
+                candidates = [(self.tokenizer.piece(token), p) for token, p in written.candidates]
+                text, token = writer.add(written.token), self.tokenizer.piece(written.token)
+                yield Piece(first + written.row, text, token, written.probability, candidates, writer.stopped)
+            for row, writer in enumerate(writers):
+                if not writer.stopped and (rest := writer.rest()):
+                    yield Piece(first + row, rest, "", 1.0, [], True)
 
     def encode(self, prompt: str) -> list[int]:
         """The ids of a prompt; of one longer than the context, the last part. An empty one starts a new document."""

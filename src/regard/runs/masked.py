@@ -66,10 +66,10 @@ class MaskedRun(TextRun):
         p_MK, tokens_MK = logits_MW.softmax(-1).topk(min(top, self.tokenizer.size - len(SPECIALS)))
         return [
             [
-                self._candidate(ids, place, token, p)
+                self._candidate(parts, row, token, p)
                 for token, p in zip(tokens_MK[row].tolist(), p_MK[row].tolist(), strict=True)
             ]
-            for row, place in enumerate(masks)
+            for row in range(len(masks))
         ]
 
     def _part(self, part: str, after_mask: bool) -> list[int]:
@@ -80,14 +80,12 @@ class MaskedRun(TextRun):
             return self.tokenizer.encode(["a" + part])[0][len(self.tokenizer.encode(["a"])[0]) :]
         return self.tokenizer.encode([part.strip()])[0] if part.strip() else []
 
-    def _candidate(self, ids: list[int], place: int, token: int, probability: float) -> Candidate:
-        mask = self.tokenizer.encode([MASK])[0]
-        filled = [
-            [token] if at == place else mask if other == self.tokenizer.size else [other]
-            for at, other in enumerate(ids)
-        ]
-        text = self.tokenizer.decode([[each for part in filled for each in part]])[0]
-        return Candidate(self.tokenizer.piece(token).strip() or self.tokenizer.piece(token), probability, text)
+    def _candidate(self, parts: list[str], number: int, token: int, probability: float) -> Candidate:
+        """The text with this token in place of the mask of that number."""
+        piece = self.tokenizer.piece(token)
+        word = piece.strip() or piece
+        text = MASK.join(parts[: number + 1]) + word + MASK.join(parts[number + 1 :])
+        return Candidate(word, probability, text)
 
     def measure(self, ids: NDArray[Any]) -> dict[str, float]:
         return measure(self.model, ids, self.tokenizer, self.config, self.hardware)

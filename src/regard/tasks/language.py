@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batch import DataState
 from regard.data.text_batches import NextTokenStream, TextBatch, documents, in_order
-from regard.data.tokenizers import END, PAD, START, TextTokenizer
+from regard.data.tokenizers import END, PAD, SPECIALS, START, TextTokenizer
 from regard.decoding.generate import generate
 from regard.hardware import Hardware
 from regard.models.causal import Causal
@@ -33,12 +33,18 @@ class LanguageTask:
         training = config.training
         self.rows = training.tokens_per_batch // training.row_length
         self.stream = NextTokenStream(self.data.train, self.rows, training.row_length, config.seed)
+        self.unseen = unseen(self.data.train, self.data.tokenizer.size)
 
     def build(self) -> Causal:
         return Causal(self.config.model, self.data.tokenizer.size)
 
     def architecture(self) -> dict[str, Any]:
-        return {"architecture": "causal", "vocabulary": self.data.tokenizer.size, "end_id": END}
+        return {
+            "architecture": "causal",
+            "vocabulary": self.data.tokenizer.size,
+            "end_id": END,
+            "unseen_ids": self.unseen,
+        }
 
     def size(self) -> str:
         return f"{len(self.data.train):,} tokens · vocabulary {self.data.tokenizer.size:,}"
@@ -83,11 +89,19 @@ class LanguageTask:
             settings,
             context=self.config.training.row_length,
             end=END,
-            never=(PAD, START),
+            never=(PAD, START, *self.unseen),
             device=self.hardware.device,
         )
         tokens = [written.token for written in found]
         return " ⟶ ".join(self.data.tokenizer.decode([prompt, tokens]))
+
+
+def unseen(ids: NDArray[Any], vocabulary: int) -> list[int]:
+    """The ordinary tokens that do not occur, such as bytes that no character needed."""
+    counts = np.zeros(vocabulary, np.int64)
+    for start in range(0, len(ids), 1 << 24):
+        counts += np.bincount(ids[start : start + (1 << 24)], minlength=vocabulary)
+    return [int(token) for token in np.flatnonzero(counts == 0) if token >= len(SPECIALS)]
 
 
 def logits(model: nn.Module, batch: TextBatch, config: Config) -> Tensor:

@@ -44,6 +44,12 @@ def prepare(config: Config, folder: RunFolder, starts: bool = False) -> Prepared
         tokenizer = learn_tokenizer(config, text)
         folder.write_text("tokenizer.json", tokenizer.to_json())
     data = divide(config, text, tokenizer, starts)
+    if not len(data.train) and not len(data.valid):
+        raise RegardError(
+            "The text is empty.",
+            f"Nothing stands in {', '.join(str(path) for path in text.paths[:3])}.",
+            "Check the files that data.text names.",
+        )
     if len(data.valid) < 2:
         raise RegardError(
             "There is no text to validate on.",
@@ -59,7 +65,7 @@ def learn_tokenizer(config: Config, text: TextSource) -> TextTokenizer:
             try:
                 yield piece.decode()
             except UnicodeDecodeError as error:
-                raise not_utf8(piece, error) from None
+                raise not_utf8(text, piece, error) from None
 
     # Single words and documents are looked at apart, so that a word is the same token wherever it stands.
     return train_tokenizer(pieces(), config.tokenizer, sentences=config.task != "language")

@@ -37,6 +37,7 @@ def look(
             draw_neighbourhood(vectors, nearest, picture, per_word=count)
             found["picture"] = str(picture.resolve())
         if export is not None:
+            export.parent.mkdir(parents=True, exist_ok=True)
             vectors.write(export)
             found["exported"] = str(export.resolve())
     except OSError as error:

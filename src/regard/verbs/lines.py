@@ -107,6 +107,7 @@ class _WholeFile:
         try:
             if self.path.is_dir():
                 raise IsADirectoryError("it is a folder")
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = self.temporary.open("w", encoding="utf-8")
         except OSError as error:
             raise RegardError(f"Cannot write '{self.path}'.", f"{error}", "Choose a writable place.") from None

@@ -41,7 +41,7 @@ def describe(source: str, text: str | None, merges: bool, steps: int | None) -> 
 
 
 def _file(source: Path) -> Path:
-    if source.is_file():
+    if source.is_file() and source.suffix == ".json":
         return source
     # A translator may have one tokenizer for each language; a text is taken as its source.
     for name in ("tokenizer.json", "source_tokenizer.json"):
