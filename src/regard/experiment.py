@@ -39,17 +39,7 @@ def train(
         changes.append(f"training.start_from={json.dumps(str(Path(start_from).resolve()))}")
     config = read_recipe(recipe, changes, data)
     if config.training.start_from and not (resume and _is_run(out or recipe)):
-        own, config = config, taking_over(config)
-        for key in (change.partition("=")[0].strip() for change in changes):
-            section, _, name = key.partition(".")
-            if section in ("model", "tokenizer") and getattr(getattr(own, section), name) != getattr(
-                getattr(config, section), name
-            ):
-                raise UsageError(
-                    f"{key} cannot be chosen here.",
-                    f"The run '{config.training.start_from}' has {getattr(getattr(config, section), name)!r}.",
-                    "Leave it out: a model that starts from another has its shape and tokenizer.",
-                )
+        config = taking_over(config, changes)
     if resume and _is_run(recipe):
         out = out or recipe
     place = Path(out) if out else Path("runs") / (config.recipe if _is_run(recipe) else Path(recipe).stem)
@@ -109,8 +99,11 @@ def check_files(config: Config) -> None:
 OWN = {"dropout", "attention_dropout", "feedforward_dropout", "pooling"}
 
 
-def taking_over(config: Config) -> Config:
-    """The config with the model and tokenizer settings of the run that it starts from."""
+def taking_over(config: Config, overrides: Iterable[str] = ()) -> Config:
+    """The config with the model and tokenizer settings of the run that it starts from.
+
+    A recipe's own are replaced; one that was asked for in words, and is another, is an error.
+    """
     place = Path(config.training.start_from)
     source = RunFolder.open(place).read_config()
     if source.task not in ("language", "masked", "classify-text"):
@@ -138,6 +131,15 @@ def taking_over(config: Config) -> Config:
             f"It is {KINDS[source.task][0]}, which looks at other positions than a {config.task} model.",
             "Give a run of the same task.",
         )
+    asked = config.model_dump()
+    for key in (override.partition("=")[0].strip() for override in overrides):
+        section, _, name = key.partition(".")
+        if section in ("model", "tokenizer") and asked[section][name] != tree[section][name]:
+            raise UsageError(
+                f"{key} cannot be chosen here.",
+                f"The run '{place}' has {tree[section][name]!r}.",
+                "Leave it out: a model that starts from another has its shape and tokenizer.",
+            )
     return validate(tree)
 
 
