@@ -25,7 +25,12 @@ SAME_SHAPE = [
     "model.feedforward=1536",
     "model.embedding_norm=true",
 ]
-SAME_SHAPE += ["tokenizer.vocabulary=8000", "training.learning_rate=0.0003", "training.validate_every=400"]
+SAME_SHAPE += [
+    "tokenizer.kind=bpe",
+    "tokenizer.vocabulary=8000",
+    "training.learning_rate=0.0003",
+    "training.validate_every=400",
+]
 TUNED = ["training.steps=400", "training.validate_every=200", "training.warmup=40", "training.learning_rate=0.0002"]
 
 
