@@ -6,12 +6,9 @@ out takes the value given here. A setting that only some tasks know is marked wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-
-from regard.errors import UsageError, did_you_mean
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -428,79 +425,3 @@ class Config(Settings):
                 f'training.select = "{self.training.select}" is not measured for the task "{self.task}"; use "loss"'
             )
         return self
-
-
-def validate(tree: Mapping[str, Any]) -> Config:
-    """A nested dict as a Config; the first mistake becomes an error that names key, value and nearest name."""
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-        # A union type adds its branch names to the location; keep only real keys.
-        keys = _real_keys(first["loc"])
-        key = ".".join(keys)
-        value = first["input"]
-        if first["type"] == "extra_forbidden":
-            raise UsageError(
-                f"Unknown setting '{key}' (value {value!r}).",
-                f"There is no such key in {'the section [' + '.'.join(keys[:-1]) + ']' if keys[:-1] else 'a recipe'}.",
-                _nearest_setting(keys),
-            ) from None
-        if first["type"] == "value_error":
-            reason = str(first["ctx"]["error"])
-            raise UsageError(
-                f"The settings{' in [' + key + ']' if key else ''} do not fit together.",
-                reason.partition(";")[0] + ".",
-                _sentence(reason.partition(";")[2].strip() or "change one of them"),
-            ) from None
-        raise UsageError(
-            f"The setting '{key}' cannot be {value!r}.",
-            first["msg"] + ".",
-            f"'{keys[-1]}' is: {_description(keys)}."
-            if keys and _description(keys)
-            else "Run `regard init translate` for the form.",
-        ) from None
-
-
-def _real_keys(location: tuple[int | str, ...]) -> list[str]:
-    keys: list[str] = []
-    model: Any = Config
-    for part in location:
-        if not (isinstance(model, type) and issubclass(model, Settings)):
-            break
-        keys.append(str(part))
-        field = model.model_fields.get(str(part))
-        model = field.annotation if field else None
-    return keys
-
-
-def _sentence(text: str) -> str:
-    # A setting's name keeps its small letter.
-    starts_with_name = "." in text.split(" ")[0] or "_" in text.split(" ")[0]
-    return (text if starts_with_name else text[0].upper() + text[1:]) + "."
-
-
-def _nearest_setting(keys: list[str]) -> str:
-    """The key of the same name in another section, or else the nearest name beside it."""
-    for section, field in Config.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Settings) and keys[-1] in inner.model_fields:
-            return f"Did you mean '{section}.{keys[-1]}'?"
-    return did_you_mean(keys[-1], _keys_beside(keys))
-
-
-def _section(keys: list[str]) -> type[Settings]:
-    model: type[Settings] = Config
-    for key in keys[:-1]:
-        annotation = model.model_fields[key].annotation
-        assert isinstance(annotation, type) and issubclass(annotation, Settings)
-        model = annotation
-    return model
-
-
-def _keys_beside(keys: list[str]) -> list[str]:
-    return list(_section(keys).model_fields)
-
-
-def _description(keys: list[str]) -> str:
-    return _section(keys).model_fields[keys[-1]].description or ""

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config, validate
+from regard.config import Config
 from regard.data import labelled, pairs
 from regard.data.text import TextSource
 from regard.errors import RegardError, UsageError
 from regard.kinds import KINDS
-from regard.recipes import resolve, to_toml
+from regard.recipes import resolve, to_toml, validate
 from regard.training.folder import RunFolder
 
 

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from regard.config import Config, FileList, validate
+from regard.config import Config, FileList
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import RegardError
 from regard.evaluation.metrics import Evaluation
 from regard.hardware import Hardware
+from regard.recipes import validate
 from regard.training.checkpoint import load_weights, read_tensors
 from regard.training.folder import RunFolder
 

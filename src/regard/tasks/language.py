@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,28 +11,25 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batch import DataState
 from regard.data.text_batches import NextTokenStream, TextBatch, documents, in_order
 from regard.data.tokenizers import END, PAD, SPECIALS, START, TextTokenizer
 from regard.decoding.generate import generate
 from regard.hardware import Hardware
 from regard.models.causal import Causal
-from regard.tasks.common import draw_curves
-from regard.tasks.running_text import prepare
+from regard.tasks.running_text import RunningTextTask
 from regard.training.folder import RunFolder
-from regard.training.loss import cross_entropy, training_loss
+from regard.training.loss import cross_entropy
 
 
-class LanguageTask:
+class LanguageTask(RunningTextTask[TextBatch]):
     """What the trainer needs to know of language models."""
 
     def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        self.config, self.folder, self.hardware = config, folder, hardware
-        self.data = prepare(config, folder)
-        training = config.training
-        self.rows = training.tokens_per_batch // training.row_length
-        self.stream = NextTokenStream(self.data.train, self.rows, training.row_length, config.seed)
+        super().__init__(config, folder, hardware, starts=False)
         self.unseen = unseen(self.data.train, self.data.tokenizer.size)
+
+    def make_stream(self) -> NextTokenStream:
+        return NextTokenStream(self.data.train, self.rows, self.config.training.row_length, self.config.seed)
 
     def build(self) -> Causal:
         return Causal(self.config.model, self.data.tokenizer.size)
@@ -46,38 +42,23 @@ class LanguageTask:
             "unseen_ids": self.unseen,
         }
 
-    def size(self) -> str:
-        return f"{len(self.data.train):,} tokens · vocabulary {self.data.tokenizer.size:,}"
+    def logits(self, model: nn.Module, batch: TextBatch) -> Tensor:
+        return logits(model, batch, self.config)
 
-    def batches(self, state: DataState) -> Iterator[tuple[TextBatch, DataState]]:
-        return self.stream.batches(state)
-
-    def loss(self, model: nn.Module, batch: TextBatch) -> Tensor:
-        settings = self.config.training
-        return training_loss(
-            lambda rows: logits(model, rows, self.config), batch, settings.label_smoothing, settings.consistency
-        )
+    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
+        return measure(model, ids, self.data.tokenizer, self.config, self.hardware)
 
     def validate(self, model: nn.Module, step: int) -> dict[str, float]:
         assert isinstance(model, Causal)
-        metrics = self._measure(model, self.data.valid)
+        metrics = super().validate(model, step)
         self.folder.write_text(f"samples/step-{step}.txt", self._sample(model) + "\n")
         return metrics
-
-    def draw(self) -> None:
-        draw_curves(self.folder)
-
-    def test(self, model: nn.Module) -> dict[str, float]:
-        return self._measure(model, self.data.held_out)
 
     def next_commands(self) -> list[str]:
         return [
             f'regard generate {self.folder.path} --prompt "Once"',
             f"regard evaluate {self.folder.path}",
         ]
-
-    def _measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
-        return measure(model, ids, self.data.tokenizer, self.config, self.hardware)
 
     def _sample(self, model: Causal) -> str:
         """How the model goes on after the first words of the validation text."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,28 +10,26 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batch import DataState
 from regard.data.masked_batches import MaskedBatch, MaskedStream, Masking, in_order
 from regard.data.text_batches import documents
 from regard.data.tokenizers import END, PAD, START, TextTokenizer
 from regard.hardware import Hardware
 from regard.models.masked import Masked
-from regard.tasks.common import draw_curves
-from regard.tasks.running_text import prepare
+from regard.tasks.running_text import RunningTextTask
 from regard.training.folder import RunFolder
-from regard.training.loss import cross_entropy, training_loss
+from regard.training.loss import cross_entropy
 
 
-class MaskedTask:
+class MaskedTask(RunningTextTask[MaskedBatch]):
     """What the trainer needs to know of masked language models."""
 
     def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        self.config, self.folder, self.hardware = config, folder, hardware
-        self.data = prepare(config, folder, starts=True)
-        training = config.training
-        self.rows = training.tokens_per_batch // training.row_length
-        self.masking = Masking(config.masking, self.data.tokenizer.size)
-        self.stream = MaskedStream(self.data.train, self.rows, training.row_length, config.seed, self.masking)
+        super().__init__(config, folder, hardware, starts=True)
+
+    def make_stream(self) -> MaskedStream:
+        masking = Masking(self.config.masking, self.data.tokenizer.size)
+        length = self.config.training.row_length
+        return MaskedStream(self.data.train, self.rows, length, self.config.seed, masking)
 
     def build(self) -> Masked:
         return Masked(self.config.model, vocabulary(self.data.tokenizer))
@@ -41,35 +38,17 @@ class MaskedTask:
         size = vocabulary(self.data.tokenizer)
         return {"architecture": "masked", "vocabulary": size, "mask_id": size - 1, "start_id": START, "end_id": END}
 
-    def size(self) -> str:
-        return f"{len(self.data.train):,} tokens · vocabulary {self.data.tokenizer.size:,}"
+    def logits(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
+        return logits(model, batch, self.config)
 
-    def batches(self, state: DataState) -> Iterator[tuple[MaskedBatch, DataState]]:
-        return self.stream.batches(state)
-
-    def loss(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
-        settings = self.config.training
-        return training_loss(
-            lambda rows: logits(model, rows, self.config), batch, settings.label_smoothing, settings.consistency
-        )
-
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        return self._measure(model, self.data.valid)
-
-    def draw(self) -> None:
-        draw_curves(self.folder)
-
-    def test(self, model: nn.Module) -> dict[str, float]:
-        return self._measure(model, self.data.held_out)
+    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
+        return measure(model, ids, self.data.tokenizer, self.config, self.hardware)
 
     def next_commands(self) -> list[str]:
         return [
             f'regard fill {self.folder.path} "The [MASK] sat."',
             f"regard train trec --from {self.folder.path}",
         ]
-
-    def _measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
-        return measure(model, ids, self.data.tokenizer, self.config, self.hardware)
 
 
 def vocabulary(tokenizer: TextTokenizer) -> int:

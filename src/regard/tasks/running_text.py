@@ -1,21 +1,28 @@
-"""Running text made ready to train on: read, tokenised, and divided into train, valid and test."""
+"""Running text made ready to train on: read, tokenised, and divided; and what tasks over it share."""
 
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from regard import console
 from regard.config import Config
+from regard.data.batch import DataState
 from regard.data.shards import cache_folder, tokenise_text
 from regard.data.text import TextSource, not_utf8
+from regard.data.text_batches import AnyBatch, TextStream
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError
+from regard.hardware import Hardware
+from regard.tasks.common import draw_curves
 from regard.training.folder import RunFolder
+from regard.training.loss import training_loss
 
 
 @dataclass(frozen=True)
@@ -85,3 +92,44 @@ def divide(config: Config, text: TextSource, tokenizer: TextTokenizer, starts: b
             cut = len(ids) - int(len(ids) * share)
             ids, parts[name] = ids[:cut], ids[cut:]
     return PreparedText(tokenizer, ids, parts["valid"], parts["test"])
+
+
+class RunningTextTask(ABC, Generic[AnyBatch]):
+    """What language models and masked language models have in common."""
+
+    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware, starts: bool):
+        self.config, self.folder, self.hardware = config, folder, hardware
+        self.data = prepare(config, folder, starts)
+        self.rows = config.training.tokens_per_batch // config.training.row_length
+        self.stream = self.make_stream()
+
+    @abstractmethod
+    def make_stream(self) -> TextStream[AnyBatch]: ...
+
+    @abstractmethod
+    def logits(self, model: nn.Module, batch: AnyBatch) -> Tensor: ...
+
+    @abstractmethod
+    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
+        """The figures of a text."""
+
+    def size(self) -> str:
+        return f"{len(self.data.train):,} tokens · vocabulary {self.data.tokenizer.size:,}"
+
+    def batches(self, state: DataState) -> Iterator[tuple[AnyBatch, DataState]]:
+        return self.stream.batches(state)
+
+    def loss(self, model: nn.Module, batch: AnyBatch) -> Tensor:
+        settings = self.config.training
+        return training_loss(
+            lambda rows: self.logits(model, rows), batch, settings.label_smoothing, settings.consistency
+        )
+
+    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
+        return self.measure(model, self.data.valid)
+
+    def test(self, model: nn.Module) -> dict[str, float]:
+        return self.measure(model, self.data.held_out)
+
+    def draw(self) -> None:
+        draw_curves(self.folder)
