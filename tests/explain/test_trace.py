@@ -1,9 +1,13 @@
 """The trace shows what the fast path computed."""
 
+import pytest
 import torch
 
+from regard.config import ModelSettings
 from regard.explain.pictures import draw_alignment, traced_translation
 from regard.explain.plots import attention_grid, positions_heatmap, training_curves
+from regard.explain.trace import trace
+from regard.models.causal import Causal
 
 SENTENCE = "The old farmer helps the child."
 
@@ -60,3 +64,19 @@ def test_pictures_are_written(trained, tmp_path):
     positions_heatmap(torch.randn(20, 16), tmp_path / "positions.png", "title")
     training_curves(trained.folder.read_metrics(), tmp_path / "curves.png")
     assert all(is_png(tmp_path / f"{name}.png") for name in ("alignment", "grid", "positions", "curves"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"positions": "learned"}, {"positions": "rotary", "key_value_heads": 2, "query_key_norm": True}, {"window": 3}],
+)
+def test_the_trace_of_a_language_model_equals_its_fast_path(options):
+    torch.manual_seed(1)
+    settings = ModelSettings(layers=2, width=32, heads=4, feedforward=64, dropout=0.0, norm="pre", **options)
+    model = Causal(settings, 40).eval()
+    found = trace(model, lambda: model(torch.randint(0, 40, (2, 12))))
+    assert len(found) == 2
+    for each in found.values():
+        torch.testing.assert_close(each.output_BTD, each.fast_output_BTD, atol=1e-5, rtol=0)
+        above = torch.ones(12, 12, dtype=torch.bool).triu(1)
+        assert (each.weights_BHTS[:, :, above] == 0).all()
