@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from regard.config import ModelSettings
-from regard.explain.pictures import draw_alignment, traced_translation
 from regard.explain.plots import attention_grid, positions_heatmap, training_curves
 from regard.explain.trace import trace
 from regard.models.causal import Causal
+from regard.verbs.explain import draw_alignment, traced_translation
 
 SENTENCE = "The old farmer helps the child."
 

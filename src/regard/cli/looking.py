@@ -33,7 +33,7 @@ def explain(
     from regard.kinds import must_be
 
     must_be(run, "translate")
-    from regard.explain import pictures
+    from regard.verbs import explain as pictures
 
     if what not in pictures.KINDS:
         raise UsageError(f"Nothing is drawn for '{what}'.", "It is no picture.", did_you_mean(what, pictures.KINDS))

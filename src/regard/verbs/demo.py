@@ -8,8 +8,8 @@ from typing import Any
 from regard import console
 from regard.data.pairs import splits
 from regard.experiment import train
-from regard.explain.pictures import draw_alignment, traced_translation
 from regard.runs.translation import TranslationRun
+from regard.verbs.explain import draw_alignment, traced_translation
 
 
 def run(out: Path) -> dict[str, Any]:
