@@ -14,9 +14,14 @@ Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 FileList = list[str] | list[list[str]]
+DEFAULT_ROW_LENGTH = 128
 SMALLEST_VOCABULARY = 259  # three special tokens and every byte
 
-Task = Literal["translate", "language", "masked", "classify-text", "embeddings"]
+Mixer = Literal["attention", "local", "hyena", "rnn", "lstm", "gru"]
+RECURRENT: tuple[Mixer, ...] = ("rnn", "lstm", "gru")
+PACKABLE: tuple[Mixer, ...] = ("attention", "local")  # several sequences may share a row
+
+Task = Literal["translate", "language", "masked", "classify-text", "embeddings", "synthetic"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 
@@ -26,7 +31,9 @@ def of(*tasks: Task) -> dict[str, Any]:
 
 
 RUNNING_TEXT = of("language", "masked", "embeddings")
-NETWORKS = of("translate", "language", "masked", "classify-text")
+NETWORKS = of("translate", "language", "masked", "classify-text", "synthetic")
+TEXT_NETWORKS = of("translate", "language", "masked", "classify-text")
+TEXTS = of("translate", "language", "masked", "classify-text", "embeddings")
 SAMPLING = of("translate", "language")
 
 
@@ -141,20 +148,42 @@ class ModelSettings(Settings):
     )
     key_width: NotNegative = Field(0, description="size of a query or key in one head; 0: width / heads")
     value_width: NotNegative = Field(0, description="size of a value in one head; 0: width / heads")
-    feedforward: Positive = Field(2048, description="inner size of the feed-forward part")
+    feedforward: NotNegative = Field(2048, description="inner size of the feed-forward part; 0: none")
     activation: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu"] = Field(
         "relu", description="relu · relu2 (its square) · gelu · gelu-tanh (as in GPT-2) · silu (gated: SwiGLU)"
     )
     gated: bool = Field(False, description="gated feed-forward: activation(x W) * (x V)")
-    mixer: Literal["attention"] = Field("attention", description="what lets positions look at each other")
+    mixer: Mixer = Field(
+        "attention",
+        description="how positions look at each other: attention · local (in a window) · hyena · rnn · lstm · gru",
+    )
+    cross: Literal["multihead", "additive", "none"] = Field(
+        "multihead",
+        description="how a decoder looks at the source: multihead · additive (Bahdanau) · none (recurrence: "
+        "only the last state passes)",
+        json_schema_extra=of("translate"),
+    )
     positions: Literal["sinusoidal", "sinusoidal-halves", "learned", "index", "rotary", "none"] = Field(
-        "sinusoidal", description="sinusoidal · sinusoidal-halves · learned · index · rotary · none"
+        "sinusoidal",
+        description="sinusoidal · sinusoidal-halves · learned · index · rotary (of attention; else none) · none",
     )
     max_positions: Positive = Field(1024, description="longest sequence that learned positions can take")
     norm: Literal["pre", "post"] = Field("post", description="pre · post (as in the paper)")
     norm_kind: Literal["layer", "rms"] = Field("layer", description="layer · rms (no mean, no bias)")
     query_key_norm: bool = Field(False, description="normalise queries and keys in every head")
-    window: NotNegative = Field(0, description="a position sees only this many back, itself included; 0: all")
+    window: Positive = Field(
+        128, description="mixer local: a position sees this many back (and ahead, if it may), itself included"
+    )
+    hyena_order: Positive = Field(2, le=8, description="mixer hyena: how many gates (N)")
+    hyena_recurrence: Literal["paper", "public"] = Field(
+        "public",
+        description="mixer hyena: paper (convolve and gate N times) · public (as its public code: once less)",
+    )
+    hyena_filter_length: NotNegative = Field(
+        0,
+        description="mixer hyena: the length filters are made for, and beyond which they go on; 0: training.row_length",
+    )
+    hyena_filter_width: Positive = Field(64, description="mixer hyena: width of the network that makes the filters")
     bias: bool = Field(True, description="biases in the attention projections")
     feedforward_bias: bool = Field(True, description="biases in the feed-forward part")
     embedding_norm: bool = Field(False, description="normalise embeddings before the first block, as BERT does")
@@ -194,6 +223,16 @@ class ModelSettings(Settings):
             )
         if self.positions in ("sinusoidal", "sinusoidal-halves") and self.width % 2:
             raise ValueError(f"width = {self.width} is odd, and sinusoidal positions need pairs; use an even width")
+        if self.mixer == "hyena" and self.hyena_recurrence == "public" and self.hyena_order < 2:
+            raise ValueError(
+                'hyena_order = 1 leaves no convolution with hyena_recurrence = "public"; '
+                'use an order of 2 or more, or hyena_recurrence = "paper"'
+            )
+        if self.cross == "none" and self.mixer not in RECURRENT:
+            raise ValueError(
+                f'cross = "none" leaves a decoder with mixer = "{self.mixer}" nothing of the source; '
+                'use mixer = "gru", "lstm" or "rnn", or another cross'
+            )
         if self.positions == "rotary" and self.head_key_width % 2:
             raise ValueError(f"a head of {self.head_key_width} is odd, and rotary positions need pairs")
         return self
@@ -211,9 +250,14 @@ class TrainingSettings(Settings):
     steps: Positive = Field(100_000, description="updates of the weights")
     tokens_per_batch: Positive = Field(8192, description="target positions in one update", json_schema_extra=NETWORKS)
     row_length: Positive = Field(
-        128,
+        DEFAULT_ROW_LENGTH,
         description="tokens in one row of a batch; several sentences or texts share a row",
-        json_schema_extra=NETWORKS,
+        json_schema_extra=TEXT_NETWORKS,
+    )
+    packing: Literal["auto", "yes", "no"] = Field(
+        "auto",
+        description="several sentences or texts in a row: auto (where the mixer can) · yes · no (rows of like length)",
+        json_schema_extra=of("translate", "classify-text"),
     )
     micro_batches: Positive = Field(
         1, description="compute one update in this many pieces, to save memory", json_schema_extra=NETWORKS
@@ -254,7 +298,8 @@ class TrainingSettings(Settings):
         json_schema_extra=of("translate"),
     )
     select: Literal["loss", "bleu", "accuracy"] = Field(
-        "loss", description="what makes a checkpoint the best: loss · bleu (translating) · accuracy (classifying)"
+        "loss",
+        description="what makes a checkpoint the best: loss · bleu (translating) · accuracy (classifying, synthetic)",
     )
     patience: NotNegative = Field(0, description="stop after this many validations without a better one; 0: never")
     save_every: NotNegative = Field(0, description="steps between checkpoints; 0: at every validation")
@@ -268,21 +313,11 @@ class TrainingSettings(Settings):
     embeddings: str = Field(
         "",
         description="word vectors (word2vec text) to start the embedding from; `--embeddings FILE` sets it",
-        json_schema_extra=NETWORKS,
+        json_schema_extra=TEXT_NETWORKS,
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        rows = self.tokens_per_batch // self.row_length
-        if rows < 1:
-            raise ValueError(
-                f"tokens_per_batch = {self.tokens_per_batch} is less than one row of row_length = {self.row_length}"
-            )
-        if rows < self.micro_batches:
-            raise ValueError(
-                f"micro_batches = {self.micro_batches}, but a batch has only {rows} rows; "
-                "raise tokens_per_batch or lower micro_batches"
-            )
         if self.validate_every % self.checkpoint_every:
             raise ValueError(
                 f"validate_every = {self.validate_every} is not a multiple of save_every = {self.save_every}; "
@@ -322,6 +357,40 @@ class EmbeddingSettings(Settings):
     subsample: float = Field(1e-3, ge=0, description="words above this share of the text are often left out; 0: none")
     minimum_count: Positive = Field(5, description="rarer words get no vector")
     words_per_batch: Positive = Field(4096, description="words guessed in one update")
+
+
+class SyntheticSettings(Settings):
+    """Made-up sequences that say what a mixer can remember. See `regard.data.synthetic`."""
+
+    kind: Literal["copy", "reverse", "sort", "recall", "recall-one-shot", "recall-multi"] = Field(
+        "recall",
+        description="copy · reverse · sort · recall (the value of a key) · recall-one-shot · recall-multi",
+    )
+    vocabulary: int = Field(30, ge=4, description="symbols; for recall, half of them are keys and half values")
+    length: int = Field(1024, ge=4, description="tokens of a whole sequence, its answer included")
+    learn_from: Literal["query", "all"] = Field(
+        "query",
+        description="recall learns from: query (the last position) · all (every key that has occurred before)",
+    )
+    test_sequences: Positive = Field(1000, description="sequences to validate on, and as many others to test on")
+
+    @model_validator(mode="after")
+    def _sequences_can_be_made(self) -> Self:
+        recall = self.kind.startswith("recall")
+        if self.length % 2:
+            raise ValueError(
+                f"length = {self.length} is odd, and a sequence is made of pairs or of two halves; use an even length"
+            )
+        if recall and self.vocabulary % 2:
+            raise ValueError(
+                f"vocabulary = {self.vocabulary} is odd, and half of it are keys, half values; use an even vocabulary"
+            )
+        if self.kind == "recall-one-shot" and self.length < self.vocabulary + 2:
+            raise ValueError(
+                f"length = {self.length} has no room for each of {self.vocabulary // 2} keys with its value, and a "
+                f"query; set length to {self.vocabulary + 2} or more"
+            )
+        return self
 
 
 class DecodingSettings(Settings):
@@ -370,19 +439,48 @@ class Config(Settings):
     task: Task = Field("translate", description=" · ".join(TASKS))
     recipe: str = Field("", description="name of the recipe this came from")
     seed: NotNegative = Field(1, description="every random choice follows from it")
-    data: DataSettings = DataSettings()
-    tokenizer: TokenizerSettings = TokenizerSettings()
+    data: DataSettings = Field(DataSettings(), json_schema_extra=TEXTS)
+    tokenizer: TokenizerSettings = Field(TokenizerSettings(), json_schema_extra=TEXTS)
     model: ModelSettings = Field(ModelSettings(), json_schema_extra=NETWORKS)
     training: TrainingSettings = TrainingSettings()
     masking: MaskingSettings = Field(MaskingSettings(), json_schema_extra=of("masked"))
     embeddings: EmbeddingSettings = Field(EmbeddingSettings(), json_schema_extra=of("embeddings"))
+    synthetic: SyntheticSettings = Field(SyntheticSettings(), json_schema_extra=of("synthetic"))
     decoding: DecodingSettings = Field(
         DecodingSettings(), json_schema_extra=of("translate", "language", "classify-text")
     )
     system: SystemSettings = SystemSettings()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _filters_as_long_as_rows(cls, tree: Any) -> Any:
+        """Hyena's filters are made for the length of the rows, unless another is given."""
+        model = tree.get("model") if isinstance(tree, dict) else None
+        if not isinstance(model, dict) or model.get("mixer") != "hyena" or model.get("hyena_filter_length"):
+            return tree
+        training = tree.get("training")
+        length = training.get("row_length") if isinstance(training, dict) else None
+        return {**tree, "model": {**model, "hyena_filter_length": length or DEFAULT_ROW_LENGTH}}
+
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
+        training = self.training
+        row_name, row_length = (
+            ("synthetic.length", self.synthetic.length)
+            if self.task == "synthetic"
+            else ("training.row_length", training.row_length)
+        )
+        rows = training.tokens_per_batch // row_length
+        if rows < 1:
+            raise ValueError(
+                f"training.tokens_per_batch = {training.tokens_per_batch} is less than one row of "
+                f"{row_name} = {row_length}; raise the first or lower the second"
+            )
+        if rows < training.micro_batches:
+            raise ValueError(
+                f"training.micro_batches = {training.micro_batches}, but a batch has only {rows} rows; "
+                "raise training.tokens_per_batch or lower training.micro_batches"
+            )
         sentences = self.task in ("translate", "classify-text")
         if sentences and self.data.max_length > self.training.row_length:
             raise ValueError(
@@ -399,6 +497,17 @@ class Config(Settings):
                 'model.pooling = "first" reads a class before the text, where a causal model has seen nothing; '
                 'use "last" or "mean"'
             )
+        packable = self.model.mixer in PACKABLE
+        if self.training.packing == "yes" and not packable:
+            raise ValueError(
+                f'training.packing = "yes", but model.mixer = "{self.model.mixer}" would run from one sentence into '
+                'the next; use "auto" or "no"'
+            )
+        if self.data.documents == "apart" and not packable:
+            raise ValueError(
+                f'data.documents = "apart" cannot be kept with model.mixer = "{self.model.mixer}", which runs on from '
+                'one document into the next; use data.documents = "together", or another mixer'
+            )
         if self.task == "language" and self.training.row_length < 2:
             raise ValueError("training.row_length = 1 gives a token nothing to follow from; raise it")
         if self.task == "translate" and self.model.tie_embeddings == "all" and not self.tokenizer.joint:
@@ -412,16 +521,23 @@ class Config(Settings):
             )
         if self.tokenizer.dropout and self.tokenizer.kind != "bpe":
             raise ValueError(f'tokenizer.dropout needs tokenizer.kind = "bpe", not "{self.tokenizer.kind}"')
-        name, longest = (
-            ("data.max_length", self.data.max_length)
-            if sentences
-            else ("training.row_length", self.training.row_length)
-        )
+        name, longest = ("data.max_length", self.data.max_length) if sentences else (row_name, row_length)
         if self.task != "embeddings" and self.model.positions == "learned" and longest > self.model.max_positions:
             raise ValueError(f"{name} = {longest} is more than model.max_positions = {self.model.max_positions}")
-        scores = {"bleu": "translate", "accuracy": "classify-text"}
-        if self.training.select in scores and self.task != scores[self.training.select]:
+        scores = {"bleu": ("translate",), "accuracy": ("classify-text", "synthetic")}
+        if self.task not in scores.get(self.training.select, TASKS):
             raise ValueError(
                 f'training.select = "{self.training.select}" is not measured for the task "{self.task}"; use "loss"'
             )
         return self
+
+    @property
+    def packed(self) -> bool:
+        """Whether several sequences share a row."""
+        return self.training.packing == "yes" or (self.training.packing == "auto" and self.model.mixer in PACKABLE)
+
+    @property
+    def worth_compiling(self) -> bool:
+        """Whether all batches have one shape, and the mixer is not a library's kernel already."""
+        sentences = self.task in ("translate", "classify-text")
+        return (self.packed or not sentences) and self.model.mixer not in RECURRENT

@@ -25,7 +25,7 @@ class Hardware:
 
     @classmethod
     def choose(cls, settings: SystemSettings, steps: int = 0) -> Hardware:
-        """What to run on; `steps` is how long a training is, to tell whether compiling pays."""
+        """What to run on; `steps` is how long a training would run compiled, to tell whether that pays."""
         name = settings.device
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"

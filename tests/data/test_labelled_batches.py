@@ -180,3 +180,29 @@ def test_in_order_holds_every_text_once_and_says_which(shape, count):
 
 def test_in_order_of_nothing_is_nothing():
     assert list(in_order(as_shards([]), FIRST, MAX_LENGTH)) == []
+
+
+# --- One text a row --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+def test_apart_every_text_has_a_row_of_its_own(small_windows, at_end):
+    shape = LabelledRows(rows=4, length=32, at_end=at_end, apart=True)
+    texts = random_texts(200)
+    found: Labelled = []
+    for batch, _ in stream(texts, shape).batches(DataState()):
+        assert int(batch.segments_BT.max()) == 1
+        found += unpack(batch, shape)
+        if len(found) == 200:
+            break
+    assert Counter(found) == Counter(texts)
+
+
+def test_apart_in_order_says_which_texts_a_batch_holds(small_windows):
+    shape = LabelledRows(rows=4, length=32, at_end=False, apart=True)
+    texts = random_texts(150)
+    seen = []
+    for batch, numbers in in_order(as_shards(texts), shape, MAX_LENGTH):
+        assert unpack(batch, shape) == [texts[number] for number in numbers]
+        seen += numbers.tolist()
+    assert sorted(seen) == list(range(150))

@@ -411,3 +411,50 @@ def test_a_pair_that_dropout_makes_too_long_stays_as_it_was_on_both_sides(bpe, t
         for text, (source, target) in zip(decoded(bpe, pairs), pairs, strict=True)
     ]
     assert set(changed) == {(False, False), (True, True)}
+
+
+# --- One pair a row --------------------------------------------------------------------------------------
+
+APART = Rectangle(rows=4, source_length=48, target_length=48, apart=True)
+
+
+def test_apart_an_epoch_holds_every_pair_once_and_one_a_row(small_windows):
+    pairs = random_pairs(500)
+    found = []
+    for batch, _ in stream(pairs, APART).batches(DataState()):
+        assert int(batch.source_segments_BS.max()) == 1
+        found += unpack(batch)
+        if len(found) == 500:
+            break
+    assert Counter(found) == Counter(pairs)
+
+
+def test_apart_there_are_few_shapes_of_as_many_positions(small_windows):
+    batches = itertools.islice(stream(random_pairs(500), APART).batches(DataState()), 60)
+    shapes = {tuple(batch.source_BS.shape) for batch, _ in batches}
+    assert 2 < len(shapes) <= 6
+    assert all(rows == 4 * 48 // length for rows, length in shapes)
+
+
+def test_apart_a_stream_goes_on_where_it_was_left(small_windows):
+    pairs = random_pairs(300)
+    whole = list(itertools.islice(stream(pairs, APART).batches(DataState()), 40))
+    for left in (1, 7, 20, 33):
+        rest = itertools.islice(stream(pairs, APART).batches(whole[left - 1][1]), 40 - left)
+        for (expected, _), (found, _) in zip(whole[left:], rest, strict=True):
+            assert equal(expected, found)
+
+
+def test_apart_in_order_holds_every_pair_once(small_windows):
+    pairs = random_pairs(150)
+    found = list(in_order(as_shards(pairs), APART))
+    assert Counter(pair for batch in found for pair in unpack(batch)) == Counter(pairs)
+
+
+def test_apart_most_positions_are_used():
+    pairs = random_pairs(4000)
+    endless = stream(pairs, Rectangle(32, 48, 48, apart=True)).batches(DataState())
+    batches = [batch for batch, _ in itertools.islice(endless, 60)]
+    used = sum(len(unpack(batch)) for batch in batches)
+    empty_rows = sum(int((batch.target_segments_BT.max(1).values == 0).sum()) for batch in batches)
+    assert empty_rows < 0.05 * (used + empty_rows)

@@ -68,7 +68,11 @@ def test_pictures_are_written(trained, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"positions": "learned"}, {"positions": "rotary", "key_value_heads": 2, "query_key_norm": True}, {"window": 3}],
+    [
+        {"positions": "learned"},
+        {"positions": "rotary", "key_value_heads": 2, "query_key_norm": True},
+        {"mixer": "local", "window": 3},
+    ],
 )
 def test_the_trace_of_a_language_model_equals_its_fast_path(options):
     torch.manual_seed(1)

@@ -48,7 +48,7 @@ def test_encoder_block_equals_torch(norm, activation):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_decoder_block_equals_torch(norm):
     torch.manual_seed(2)
-    block = Block(settings(norm=norm), cross=True).eval()
+    block = Block(settings(norm=norm), causal=True, decoder=True).eval()
     layer = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre").eval()
     x, memory = torch.randn(B, T, D), torch.randn(B, S, D)
     with torch.no_grad():
@@ -63,9 +63,11 @@ def test_decoder_block_equals_torch(norm):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_steps_equal_forward(norm):
     torch.manual_seed(3)
-    block = Block(settings(norm=norm), cross=True).eval()
+    block = Block(settings(norm=norm), causal=True, decoder=True).eval()
     x, memory = torch.randn(B, T, D), torch.randn(B, S, D)
-    state = block.start(B, T, memory, torch.ones(B, S, dtype=torch.long))
+    state = block.start(
+        B, T, x, Memory(memory, torch.ones(B, 1, 1, S, dtype=torch.bool)), torch.ones(B, S, dtype=torch.long)
+    )
     steps = torch.stack([block.step(x[:, t], state) for t in range(T)], 1)
     whole = block(x, context(True, Memory(memory, torch.ones(B, 1, T, S, dtype=torch.bool))))
     torch.testing.assert_close(steps, whole, atol=1e-5, rtol=0)

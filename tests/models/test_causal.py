@@ -22,7 +22,7 @@ OPTIONS = {
     "grouped heads": {"positions": "rotary", "key_value_heads": 2},
     "one key head": {"positions": "learned", "key_value_heads": 1},
     "query-key norm": {"positions": "rotary", "query_key_norm": True},
-    "window": {"positions": "sinusoidal", "window": 3},
+    "local": {"positions": "sinusoidal", "mixer": "local", "window": 3},
     "capped logits": {"positions": "learned", "logit_cap": 2.0},
     "swiglu": {"positions": "rotary", "activation": "silu", "gated": True, "tie_embeddings": "none"},
     "post-norm": {"positions": "sinusoidal", "norm": "post"},
@@ -64,7 +64,7 @@ def test_documents_in_one_row_do_not_see_each_other():
 
 
 def test_a_window_hides_what_is_further_back():
-    model = make(positions="none", window=3, layers=1)
+    model = make(positions="none", mixer="local", window=3, layers=1)
     tokens = torch.randint(0, WORDS, (1, 10))
     changed = tokens.clone()
     changed[0, 2] = (changed[0, 2] + 1) % WORDS

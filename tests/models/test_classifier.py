@@ -81,7 +81,7 @@ OPTIONS = {
     "bert": {"norm": "post", "positions": "learned", "embedding_norm": True, "activation": "gelu"},
     "rotary": {"positions": "rotary"},
     "causal": {"causal": True, "positions": "learned"},
-    "window": {"window": 3},
+    "local": {"mixer": "local", "window": 3},
 }
 
 

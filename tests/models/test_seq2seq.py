@@ -78,6 +78,71 @@ def test_cached_steps_equal_the_whole_pass(positions, norm):
     torch.testing.assert_close(steps, whole, atol=1e-5, rtol=0)
 
 
+FAMILIES = {
+    "plain RNN": {"mixer": "rnn", "cross": "none"},
+    "LSTM": {"mixer": "lstm", "cross": "none"},
+    "Bahdanau": {"mixer": "gru", "cross": "additive"},
+    "GRU": {"mixer": "gru", "cross": "multihead", "feedforward": 0},
+    "Hyena": {"mixer": "hyena", "hyena_filter_length": 12},
+    "local": {"mixer": "local", "window": 3},
+}
+every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+
+
+@every_family
+def test_rows_of_one_pair_equal_each_pair_alone(family):
+    model = make(**family)
+    pairs = some_pairs(6)
+    batch = fill([(pairs, [pair]) for pair in range(6)], Rectangle(8, 16, 16, apart=True))
+    together = logits_of(model, batch)
+    assert together.isfinite().all()  # also in the two empty rows
+    for pair in range(6):
+        alone = fill([(pairs, [pair])], Rectangle(1, len(pairs.source[pair]) + 1, len(pairs.target[pair]) + 1))
+        mine = together[pair][batch.target_segments_BT[pair] == 1]
+        torch.testing.assert_close(mine, logits_of(model, alone)[0], atol=1e-5, rtol=0)
+
+
+@every_family
+def test_steps_of_every_family_equal_the_whole_pass(family):
+    model = make(**family, decoder_layers=3)
+    source, target = torch.randint(3, WORDS, (3, 6)), torch.randint(3, WORDS, (3, 5))
+    segments = torch.ones_like(source)
+    segments[1, 4:] = 0
+    state = model.start(source, segments, beams=2, max_length=5)
+    steps = torch.stack([model.step(target[:, t].repeat_interleave(2), state) for t in range(5)], dim=1)
+    places = torch.arange(6).expand(3, 6)
+    whole = model(source, segments, places, target, torch.ones_like(target), places[:, :5])
+    torch.testing.assert_close(steps[::2], whole, atol=1e-4, rtol=0)
+    torch.testing.assert_close(steps[1::2], whole, atol=1e-4, rtol=0)
+
+
+@every_family
+def test_a_state_that_drops_a_sentence_goes_on_with_the_others(family):
+    model = make(**family)
+    source, target = torch.randint(3, WORDS, (3, 6)), torch.randint(3, WORDS, (3, 5))
+    segments = torch.ones_like(source)
+    state = model.start(source, segments, beams=1, max_length=5)
+    for t in range(2):
+        model.step(target[:, t], state)
+    state.select(torch.tensor([2, 0]), torch.tensor([2, 0]))
+    steps = torch.stack([model.step(target[[2, 0], t], state) for t in range(2, 5)], dim=1)
+    places = torch.arange(6).expand(3, 6)
+    whole = model(source, segments, places, target, torch.ones_like(target), places[:, :5])
+    torch.testing.assert_close(steps, whole[[2, 0], 2:], atol=1e-4, rtol=0)
+
+
+@every_family
+def test_the_source_reaches_every_target_position(family):
+    model = make(**family)
+    source, target = torch.randint(3, WORDS, (1, 6)), torch.randint(3, WORDS, (1, 5))
+    ones, places = torch.ones_like, torch.arange(6)[None]
+    before = model(source, ones(source), places, target, ones(target), places[:, :5])
+    changed = source.clone()
+    changed[0, 2] = (changed[0, 2] + 1 - 3) % (WORDS - 3) + 3
+    after = model(changed, ones(source), places, target, ones(target), places[:, :5])
+    assert ((before - after).abs().amax(-1) > 1e-7).all()
+
+
 def test_a_later_target_token_never_changes_an_earlier_logit():
     model = make()
     batch = fill([(some_pairs(1), [0])], Rectangle(1, 12, 12))

@@ -8,7 +8,7 @@ Shapes: B rows · T positions
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.data import packed_stream
 from regard.data.batch import Batch
 from regard.data.packed_stream import PackedStream, RowOf, by_window, laid_out, places_in_rows
-from regard.data.packing import Rows, pack
+from regard.data.packing import Rows, of_like_length, pack, rows_of_length
 from regard.data.shards import LabelledShards, cut, spread
 from regard.data.tokenizers import END, START
 
@@ -45,9 +45,18 @@ class LabelledRows:
     rows: int
     length: int
     at_end: bool
+    apart: bool = False  # one text a row, in shapes of several lengths
+
+    @property
+    def positions(self) -> int:
+        return self.rows * self.length
+
+    def of_length(self, length: int) -> LabelledRows:
+        """As many positions in rows of another length."""
+        return replace(self, rows=rows_of_length(length, self.positions), length=length)
 
     def pack(self, texts: LabelledShards) -> Rows:
-        takes = texts.texts.lengths + FRAME
+        takes = _lengths(texts)
         return pack(takes, takes, (self.length, self.length))
 
     def fill(self, rows: list[RowOf[LabelledShards]]) -> LabelledBatch:
@@ -74,15 +83,21 @@ class LabelledStream(PackedStream[LabelledShards, LabelledBatch]):
     """The endless stream of training batches. Texts longer than `max_length` tokens keep their beginning."""
 
     def __init__(self, texts: LabelledShards, shape: LabelledRows, seed: int, max_length: int):
-        super().__init__(np.arange(len(texts), dtype=np.int32), shape.rows, seed)
+        apart = shape.positions if shape.apart else 0
+        super().__init__(np.arange(len(texts), dtype=np.int32), shape.rows, seed, apart)
         self.texts, self.shape, self.max_length = texts, shape, max_length
 
-    def pack(self, chosen: NDArray[np.int64], generator: np.random.Generator) -> tuple[LabelledShards, Rows]:
-        taken = shortened(self.texts.take(chosen), self.max_length)
-        return taken, self.shape.pack(taken)
+    def take(self, chosen: NDArray[np.int64], generator: np.random.Generator) -> LabelledShards:
+        return shortened(self.texts.take(chosen), self.max_length)
 
-    def fill(self, rows: list[RowOf[LabelledShards]]) -> LabelledBatch:
-        return self.shape.fill(rows)
+    def lengths(self, samples: LabelledShards) -> NDArray[np.int64]:
+        return _lengths(samples)
+
+    def pack(self, samples: LabelledShards) -> Rows:
+        return self.shape.pack(samples)
+
+    def fill(self, rows: list[RowOf[LabelledShards]], length: int = 0) -> LabelledBatch:
+        return (self.shape.of_length(length) if length else self.shape).fill(rows)
 
 
 def in_order(
@@ -92,6 +107,11 @@ def in_order(
     for start in range(0, len(texts), packed_stream.WINDOW):
         chosen = np.arange(start, min(start + packed_stream.WINDOW, len(texts)))
         taken = shortened(texts.take(chosen), max_length)
+        if shape.apart:
+            for length, samples in of_like_length(_lengths(taken), shape.positions):
+                batch = shape.of_length(length).fill([(taken, [sample]) for sample in samples])
+                yield batch, start + np.array(samples, np.int64)
+            continue
         packed = shape.pack(taken)
         for first in range(0, len(packed), shape.rows):
             rows = packed[first : first + shape.rows]
@@ -102,3 +122,7 @@ def in_order(
 def shortened(texts: LabelledShards, max_length: int) -> LabelledShards:
     """Each text cut so that it takes at most `max_length` positions with <start> and <end>."""
     return LabelledShards(cut(texts.texts, max_length - FRAME), texts.classes)
+
+
+def _lengths(texts: LabelledShards) -> NDArray[np.int64]:
+    return texts.texts.lengths + FRAME

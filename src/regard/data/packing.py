@@ -1,4 +1,4 @@
-"""Packing: sentence pairs laid into rows of constant length, several to a row.
+"""Packing: sentence pairs laid into rows of constant length, several to a row; or one to a row, by length.
 
 Source and target of a pair go into the same row, so a row is full when either side is. To waste little
 of the other side, a row takes pairs in the order given until there is room for about two more, and then
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 Rows = list[list[int]]
 Lengths = tuple[int, int]  # of source and target
 
+# 8, 12, 16, 24, 32, 48 … : never more than half as long again as needed
+ROW_LENGTHS = [size << power for power in range(2, 24) for size in (2, 3)]
 LOOK_AHEAD = 16  # pairs considered for the end of a row
 # Tokens of (source, target) that may be left over, tried in this order.
 SPARE = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2)]
@@ -42,6 +44,32 @@ def pack(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], r
             target -= pool.lengths[pair][1]
         rows.append(row + _last_pairs(pool, source, target))
     return rows
+
+
+def of_like_length(lengths: NDArray[np.int64], positions: int) -> list[tuple[int, list[int]]]:
+    """Samples in batches of `positions`, one sample a row; with each batch the length of its rows.
+
+    There are few lengths, so that few shapes are computed with. What does not fill a batch goes to the next longer
+    rows, so that only the last batch has empty ones.
+    """
+    groups: list[tuple[int, list[int]]] = []
+    waiting: list[int] = []
+    shorter = 0
+    for length in ROW_LENGTHS:
+        waiting += np.flatnonzero((lengths > shorter) & (lengths <= length)).tolist()
+        shorter, rows = length, rows_of_length(length, positions)
+        while len(waiting) >= rows:
+            groups.append((length, waiting[:rows]))
+            waiting = waiting[rows:]
+    if waiting:
+        longest = int(lengths[waiting].max())
+        groups.append((next(length for length in ROW_LENGTHS if length >= longest), waiting))
+    return groups
+
+
+def rows_of_length(length: int, positions: int) -> int:
+    """How many rows make a batch of about so many positions."""
+    return max(1, positions // length)
 
 
 def _last_pairs(pool: _Pool, source: int, target: int) -> list[int]:

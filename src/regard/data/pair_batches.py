@@ -17,7 +17,7 @@ from regard.data import packed_stream
 from regard.data.batch import Batch
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.packed_stream import PackedStream, RowOf, by_window, laid_out, places_in_rows
-from regard.data.packing import Rows, pack
+from regard.data.packing import Rows, of_like_length, pack, rows_of_length
 from regard.data.shards import PairShards, Ragged, cut, spread
 from regard.data.tokenizers import END, START
 from regard.errors import RegardError
@@ -43,20 +43,33 @@ class PairBatch(Batch):
 
 @dataclass(frozen=True)
 class Rectangle:
-    """The constant shape of a batch."""
+    """The constant shape of a batch; or, with one pair a row, the largest of its shapes."""
 
     rows: int
     source_length: int
     target_length: int
+    apart: bool = False
 
     @classmethod
-    def fitting(cls, shards: PairShards, tokens_per_batch: int, row_length: int, max_length: int) -> Rectangle:
+    def fitting(
+        cls, shards: PairShards, tokens_per_batch: int, row_length: int, max_length: int, apart: bool = False
+    ) -> Rectangle:
         """Target rows of `row_length`; source rows longer or shorter as the corpus is, so both fill alike."""
+        if apart:
+            return cls(tokens_per_batch // row_length, row_length, row_length, apart)
         # + 1: every sentence ends with <end>.
         source, target = (side.offsets[-1] + len(side) for side in (shards.source, shards.target))
         source_length = int(-(-row_length * int(source) // int(target)))
         source_length = min(max(-(-source_length // 8) * 8, max_length), 4 * row_length)
         return cls(tokens_per_batch // row_length, source_length, row_length)
+
+    @property
+    def positions(self) -> int:
+        return self.rows * self.target_length
+
+    def of_length(self, length: int) -> Rectangle:
+        """As many positions in rows of another length."""
+        return Rectangle(rows_of_length(length, self.positions), length, length, self.apart)
 
 
 class PairStream(PackedStream[PairShards, PairBatch]):
@@ -81,7 +94,8 @@ class PairStream(PackedStream[PairShards, PairBatch]):
                 "Lower training.tokens_per_batch; training.micro_batches helps only with smaller excess.",
             ) from None
         fits = (shards.source.lengths < max_length) & (shards.target.lengths < max_length)
-        super().__init__(np.flatnonzero(fits).astype(np.int32), rectangle.rows, seed)
+        apart = rectangle.positions if rectangle.apart else 0
+        super().__init__(np.flatnonzero(fits).astype(np.int32), rectangle.rows, seed, apart)
         self.too_long = len(shards) - len(self.usable)
         if not len(self.usable):
             raise RegardError(
@@ -90,7 +104,7 @@ class PairStream(PackedStream[PairShards, PairBatch]):
                 "Check the training files, or raise data.max_length and training.row_length.",
             )
 
-    def pack(self, chosen: NDArray[np.int64], generator: np.random.Generator) -> tuple[PairShards, Rows]:
+    def take(self, chosen: NDArray[np.int64], generator: np.random.Generator) -> PairShards:
         pairs = PairShards(self.shards.source.take(chosen), self.shards.target.take(chosen))
         if self.dropout:
             source, target = (
@@ -100,20 +114,30 @@ class PairStream(PackedStream[PairShards, PairBatch]):
             cut = PairShards(source, target)
             # A pair that grew too long for a row stays as it was.
             pairs = _where((source.lengths < self.max_length) & (target.lengths < self.max_length), cut, pairs)
-        return pairs, _pack(pairs, self.rectangle)
+        return pairs
 
-    def fill(self, rows: list[RowOf[PairShards]]) -> PairBatch:
-        return fill(rows, self.rectangle)
+    def lengths(self, samples: PairShards) -> NDArray[np.int64]:
+        return _lengths(samples)
+
+    def pack(self, samples: PairShards) -> Rows:
+        return _pack(samples, self.rectangle)
+
+    def fill(self, rows: list[RowOf[PairShards]], length: int = 0) -> PairBatch:
+        return fill(rows, self.rectangle.of_length(length) if length else self.rectangle)
 
 
 def in_order(shards: PairShards, rectangle: Rectangle) -> Iterator[PairBatch]:
-    """Every pair once, packed: for validation. Pairs longer than a row are cut to it."""
+    """Every pair once: for validation. Pairs longer than a row are cut to it."""
     limit = (rectangle.source_length - 1, rectangle.target_length - 1)
     for start in range(0, len(shards), packed_stream.WINDOW):
         chosen = np.arange(start, min(start + packed_stream.WINDOW, len(shards)))
         pairs = PairShards(
             *(cut(side.take(chosen), most) for side, most in zip((shards.source, shards.target), limit, strict=True))
         )
+        if rectangle.apart:
+            for length, chosen_here in of_like_length(_lengths(pairs), rectangle.positions):
+                yield fill([(pairs, [pair]) for pair in chosen_here], rectangle.of_length(length))
+            continue
         packed = _pack(pairs, rectangle)
         for first in range(0, len(packed), rectangle.rows):
             yield fill([(pairs, row) for row in packed[first : first + rectangle.rows]], rectangle)
@@ -157,6 +181,11 @@ class _Side:
         self.with_end.reshape(-1)[starts + takes - 1] = END
         self.with_start.reshape(-1)[words + 1] = sentences.ids
         self.with_start.reshape(-1)[starts] = START
+
+
+def _lengths(pairs: PairShards) -> NDArray[np.int64]:
+    """Of the longer side of each pair, with <start> or <end>."""
+    return np.maximum(pairs.source.lengths, pairs.target.lengths) + 1
 
 
 def _pack(pairs: PairShards, rectangle: Rectangle) -> Rows:

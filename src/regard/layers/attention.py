@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import ModelSettings
-from regard.layers.context import Context
+from regard.layers.context import Context, Memory
 from regard.layers.norm import RMSNorm
 from regard.layers.positions import rotate
 
@@ -25,14 +25,13 @@ from regard.layers.positions import rotate
 class Attention(nn.Module):
     """Multi-head attention over its own input, or over `context.memory` when `cross`."""
 
-    def __init__(self, settings: ModelSettings, cross: bool = False):
+    def __init__(self, settings: ModelSettings, causal: bool = False, cross: bool = False):
         super().__init__()
         self.cross = cross
         self.heads = settings.heads
         self.key_value_heads = settings.key_value_heads or settings.heads
         self.key_width = settings.head_key_width
         self.value_width = settings.head_value_width
-        self.window = 0 if cross else settings.window
         self.dropout = settings.attention_dropout
         self.rotary = settings.positions == "rotary" and not cross
         # Wq, Wk and Wv as the rows of one matrix: one product instead of three.
@@ -59,10 +58,16 @@ class Attention(nn.Module):
             return self._step_across(x_ND, state)
         positions_N1 = torch.full((len(x_ND), 1), state.length, device=x_ND.device)
         q_NH1K, k_NH1K, v_NH1V = self._own(x_ND[:, None], positions_N1)
-        k_NHLK, v_NHLV = state.append(k_NH1K, v_NH1V)
-        seen = slice(-self.window, None) if self.window else slice(None)
-        y_NH1V = self._attend(q_NH1K, k_NHLK[:, :, seen], v_NHLV[:, :, seen])
+        y_NH1V = self._attend(q_NH1K, *state.append(k_NH1K, v_NH1V))
         return self.to_out(y_NH1V.flatten(1))
+
+    def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> KeyValueCache:
+        """The state before the first position."""
+        return KeyValueCache(self, rows, max_length, like)
+
+    def start_across(self, memory_BSD: Tensor, segments_BS: Tensor) -> MemoryKeys:
+        """The keys and values of the memory, made once for all steps."""
+        return MemoryKeys(self, memory_BSD, segments_BS)
 
     def prefill(self, x_BTD: Tensor, context: Context, state: KeyValueCache) -> Tensor:
         """`forward`, and the keys and values kept for the steps to come."""

@@ -3,6 +3,9 @@
     post-norm (the paper)   x ← norm(x + part(x))
     pre-norm                x ← x + part(norm(x))
 
+Which mixer is one word in the settings. All keep the same contract: `forward` over whole sequences, `step` one
+position at a time with an explicit state, and both give the same numbers.
+
 Shapes: B rows · T positions · D model width · N rows while decoding
 """
 
@@ -10,64 +13,104 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from regard.config import ModelSettings
-from regard.layers.attention import Attention, KeyValueCache, MemoryKeys
-from regard.layers.context import Context
+from regard.config import RECURRENT, ModelSettings
+from regard.layers.additive import AdditiveAttention, AdditiveMemory
+from regard.layers.attention import Attention, MemoryKeys
+from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
+from regard.layers.hyena import Hyena
+from regard.layers.local import LocalAttention
 from regard.layers.norm import make_norm
+from regard.layers.recurrent import Recurrent
 
-MIXERS = {"attention": Attention}
+MIXERS: dict[str, Callable[[ModelSettings, bool], nn.Module]] = {
+    "attention": Attention,
+    "local": LocalAttention,
+    "hyena": Hyena,
+    "rnn": Recurrent,
+    "lstm": Recurrent,
+    "gru": Recurrent,
+}
+
+
+class MixerState(Protocol):
+    """What a mixer remembers from one position to the next."""
+
+    def select(self, rows_N: Tensor) -> None:
+        """Keep these rows, in this order; a row may be kept more than once."""
 
 
 @dataclass
 class BlockState:
     """What a block remembers while decoding one position at a time."""
 
-    mixer: KeyValueCache
-    memory: MemoryKeys | None
+    mixer: MixerState
+    memory: MemoryKeys | AdditiveMemory | None
 
 
 class Block(nn.Module):
-    def __init__(self, settings: ModelSettings, cross: bool = False):
+    def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False):
+        """`decoder`: it has a source to look at."""
         super().__init__()
         self.pre_norm = settings.norm == "pre"
-        self.mixer = MIXERS[settings.mixer](settings)
+        self.mixer = make_mixer(settings, causal, decoder)
         self.mixer_norm = make_norm(settings)
-        self.cross = Attention(settings, cross=True) if cross else None
-        self.cross_norm = make_norm(settings) if cross else None
-        self.feedforward = FeedForward(settings)
-        self.feedforward_norm = make_norm(settings)
+        self.cross = _make_cross(settings) if decoder else None
+        self.cross_norm = make_norm(settings) if self.cross is not None else None
+        self.feedforward = FeedForward(settings) if settings.feedforward else None
+        self.feedforward_norm = make_norm(settings) if settings.feedforward else None
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         x_BTD = self._residual(x_BTD, self.mixer_norm, lambda x: self.mixer(x, context))
-        if self.cross is not None and self.cross_norm is not None:
-            cross = self.cross
-            x_BTD = self._residual(x_BTD, self.cross_norm, lambda x: cross(x, context))
-        return self._residual(x_BTD, self.feedforward_norm, self.feedforward)
+        return self._rest(x_BTD, lambda cross, x: cross(x, context))
 
     def step(self, x_ND: Tensor, state: BlockState) -> Tensor:
         """One position further. Same numbers as `forward` on the whole prefix."""
         x_ND = self._residual(x_ND, self.mixer_norm, lambda x: self.mixer.step(x, state.mixer))
-        if self.cross is not None and self.cross_norm is not None and state.memory is not None:
-            cross, memory = self.cross, state.memory
-            x_ND = self._residual(x_ND, self.cross_norm, lambda x: cross.step(x, memory))
-        return self._residual(x_ND, self.feedforward_norm, self.feedforward)
+        return self._rest(x_ND, lambda cross, x: cross.step(x, state.memory))
 
     def prefill(self, x_BTD: Tensor, context: Context, state: BlockState) -> Tensor:
         """`forward` over the first positions, kept in the state for the steps to come."""
         x_BTD = self._residual(x_BTD, self.mixer_norm, lambda x: self.mixer.prefill(x, context, state.mixer))
-        return self._residual(x_BTD, self.feedforward_norm, self.feedforward)
+        return self._rest(x_BTD, lambda cross, x: cross(x, context))
 
-    def start(self, rows: int, max_length: int, memory_BSD: Tensor, segments_BS: Tensor) -> BlockState:
+    def start(
+        self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None, segments_BS: Tensor | None = None
+    ) -> BlockState:
         """The state before the first position, for `rows` hypotheses over the sentences in memory."""
-        memory = MemoryKeys(self.cross, memory_BSD, segments_BS) if self.cross is not None else None
-        return BlockState(KeyValueCache(self.mixer, rows, max_length, like=memory_BSD), memory)
+        across = None
+        if self.cross is not None:
+            assert memory is not None and segments_BS is not None
+            across = self.cross.start_across(memory.states_BSD, segments_BS)
+        return BlockState(self.mixer.start(rows, max_length, like, memory), across)
+
+    def _rest(self, x: Tensor, look_across: Callable[[Any, Tensor], Tensor]) -> Tensor:
+        """What follows the mixer."""
+        if self.cross is not None and self.cross_norm is not None:
+            cross = self.cross
+            x = self._residual(x, self.cross_norm, lambda x: look_across(cross, x))
+        if self.feedforward is not None and self.feedforward_norm is not None:
+            x = self._residual(x, self.feedforward_norm, self.feedforward)
+        return x
 
     def _residual(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre_norm:
             return x + self.dropout(part(norm(x)))
         return norm(x + self.dropout(part(x)))
+
+
+def make_mixer(settings: ModelSettings, causal: bool, decoder: bool = False) -> Any:
+    if settings.mixer in RECURRENT:
+        return Recurrent(settings, causal, after_memory=decoder)
+    return MIXERS[settings.mixer](settings, causal)
+
+
+def _make_cross(settings: ModelSettings) -> Attention | AdditiveAttention | None:
+    if settings.cross == "none":
+        return None
+    return AdditiveAttention(settings) if settings.cross == "additive" else Attention(settings, cross=True)

@@ -17,10 +17,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Memory:
-    """What cross-attention looks at: the encoder's output, and the mask from each target position to it."""
+    """What a decoder knows of the source: the encoder's output, and the mask from each target position to it."""
 
     states_BSD: Tensor
     mask_B1TS: Tensor
+    summary_BD: Tensor | None = None  # what a recurrent decoder starts from
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,19 @@ class Context:
         positions_BT: Tensor,
         causal: bool,
         memory: Memory | None = None,
-        window: int = 0,
+        masked: bool = True,
     ) -> Context:
-        """`window`: each position sees only so many positions, itself and those before it (and after it)."""
-        mask = None if segments_BT is None else same_segment(segments_BT, segments_BT)
-        if window or (causal and mask is not None):
+        """`masked`: False for mixers that need no mask of all pairs, which grows with the square of the length."""
+        mask = same_segment(segments_BT, segments_BT) if masked and segments_BT is not None else None
+        if mask is not None and causal:
             length = positions_BT.shape[1]
-            band_TT = torch.ones(length, length, dtype=torch.bool, device=positions_BT.device)
-            band_TT = band_TT.tril() if causal else band_TT
-            if window:
-                band_TT = band_TT.triu(1 - window).tril(window - 1)
-            mask = band_TT[None, None] if mask is None else mask & band_TT
+            mask = mask & torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
         return cls(segments_BT, positions_BT, causal, mask, memory)
+
+    @property
+    def real_BT1(self) -> Tensor | None:
+        """True where a row holds something; None if it is nowhere empty."""
+        return None if self.segments_BT is None else (self.segments_BT != 0)[..., None]
 
 
 def same_segment(queries_BT: Tensor, keys_BS: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The encoder–decoder Transformer of "Attention Is All You Need".
+"""The encoder–decoder: the Transformer of "Attention Is All You Need", and with other mixers its forerunners.
 
     memory = encoder(source)
     logits = decoder(target so far, memory) Eᵀ            E: the target embedding, when tied
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from regard.config import ModelSettings
+from regard.config import RECURRENT, ModelSettings
 from regard.layers.block import Block
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding
@@ -26,15 +26,16 @@ from regard.models.state import DecoderState
 class Seq2Seq(nn.Module):
     def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
-        self.window = settings.window
+        self.masked = settings.mixer == "attention"
+        self.recurrent = settings.mixer in RECURRENT
         target_table = nn.Embedding(target_vocabulary, settings.width)
         share_all = settings.tie_embeddings == "all"
         source_table = target_table if share_all else nn.Embedding(source_vocabulary, settings.width)
         self.source_embedding = Embedding(settings, source_table)
         self.target_embedding = Embedding(settings, target_table)
         decoder_layers = settings.decoder_layers or settings.layers
-        self.encoder = nn.ModuleList(Block(settings) for _ in range(settings.layers))
-        self.decoder = nn.ModuleList(Block(settings, cross=True) for _ in range(decoder_layers))
+        self.encoder = nn.ModuleList(Block(settings, causal=False) for _ in range(settings.layers))
+        self.decoder = nn.ModuleList(Block(settings, causal=True, decoder=True) for _ in range(decoder_layers))
         # Pre-norm blocks leave their output unnormalised.
         pre_norm = settings.norm == "pre"
         self.encoder_norm = make_norm(settings) if pre_norm else nn.Identity()
@@ -55,8 +56,9 @@ class Seq2Seq(nn.Module):
     ) -> Tensor:
         """Logits of the next token at every target position: [B, T, W]."""
         memory_BSD = self.encode(source_BS, source_segments_BS, source_positions_BS)
-        memory = Memory(memory_BSD, same_segment(target_segments_BT, source_segments_BS))
-        context = Context.of(target_segments_BT, target_positions_BT, causal=True, memory=memory, window=self.window)
+        mask_B1TS = same_segment(target_segments_BT, source_segments_BS)
+        memory = Memory(memory_BSD, mask_B1TS, self._summary(memory_BSD, source_segments_BS))
+        context = Context.of(target_segments_BT, target_positions_BT, causal=True, memory=memory, masked=self.masked)
         x_BTD = self.target_embedding(target_BT, target_positions_BT)
         for block in self.decoder:
             x_BTD = block(x_BTD, context)
@@ -64,7 +66,7 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source_BS: Tensor, segments_BS: Tensor, positions_BS: Tensor) -> Tensor:
         """What the encoder makes of the source: [B, S, D]."""
-        context = Context.of(segments_BS, positions_BS, causal=False, window=self.window)
+        context = Context.of(segments_BS, positions_BS, causal=False, masked=self.masked)
         x_BSD = self.source_embedding(source_BS, positions_BS)
         for block in self.encoder:
             x_BSD = block(x_BSD, context)
@@ -74,8 +76,10 @@ class Seq2Seq(nn.Module):
         """Encode one sentence a row and make ready to decode it with `beams` hypotheses each."""
         positions_BS = torch.arange(source_BS.shape[1], device=source_BS.device).expand_as(source_BS)
         memory_BSD = self.encode(source_BS, segments_BS, positions_BS)
+        mask_B11S = (segments_BS != 0)[:, None, None]
+        memory = Memory(memory_BSD, mask_B11S, self._summary(memory_BSD, segments_BS))
         rows = len(source_BS) * beams
-        blocks = [block.start(rows, max_length, memory_BSD, segments_BS) for block in self._decoder_blocks()]
+        blocks = [block.start(rows, max_length, memory_BSD, memory, segments_BS) for block in self._decoder_blocks()]
         return DecoderState(blocks)
 
     def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
@@ -86,6 +90,14 @@ class Seq2Seq(nn.Module):
             x_ND = block.step(x_ND, block_state)
         state.length += 1
         return self.to_logits(self.decoder_norm(x_ND))
+
+    def _summary(self, memory_BSD: Tensor, segments_BS: Tensor) -> Tensor | None:
+        """What a recurrent decoder starts from: the mean of both ends, where each direction has read everything."""
+        if not self.recurrent:
+            return None
+        last_B11 = ((segments_BS != 0).sum(1) - 1).clamp(min=0)[:, None, None]
+        last_BD = torch.gather(memory_BSD, 1, last_B11.expand(-1, 1, memory_BSD.shape[-1]))[:, 0]
+        return (memory_BSD[:, 0] + last_BD) / 2
 
     def _decoder_blocks(self) -> Iterator[Block]:
         return (block for block in self.decoder if isinstance(block, Block))

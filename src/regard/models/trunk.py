@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import ModelSettings
-from regard.layers.attention import KeyValueCache
-from regard.layers.block import Block, BlockState
+from regard.layers.block import Block
 from regard.layers.context import Context
 from regard.layers.embedding import Embedding
 from regard.layers.norm import make_norm
@@ -26,9 +25,10 @@ from regard.models.state import DecoderState
 class Trunk(nn.Module):
     def __init__(self, settings: ModelSettings, vocabulary: int, causal: bool):
         super().__init__()
-        self.causal, self.window = causal, settings.window
+        self.causal = causal
+        self.masked = settings.mixer == "attention"
         self.embedding = Embedding(settings, nn.Embedding(vocabulary, settings.width))
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layers))
+        self.blocks = nn.ModuleList(Block(settings, causal) for _ in range(settings.layers))
         # Pre-norm blocks leave their output unnormalised.
         self.norm = make_norm(settings) if settings.norm == "pre" else nn.Identity()
 
@@ -45,9 +45,7 @@ class Trunk(nn.Module):
     def start(self, rows: int, max_length: int) -> DecoderState:
         """An empty state for so many texts of at most so many tokens."""
         like = self.embedding.table.weight
-        return DecoderState(
-            [BlockState(KeyValueCache(block.mixer, rows, max_length, like), None) for block in self._blocks()]
-        )
+        return DecoderState([block.start(rows, max_length, like) for block in self._blocks()])
 
     def prefill(self, tokens_NT: Tensor, state: DecoderState) -> Tensor:
         """Feed the first tokens of every text at once; the last position's vector: [N, D]."""
@@ -70,7 +68,7 @@ class Trunk(nn.Module):
     def _context(self, tokens_BT: Tensor, segments_BT: Tensor | None, positions_BT: Tensor | None) -> Context:
         if positions_BT is None:
             positions_BT = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)[None]  # the same for all rows
-        return Context.of(segments_BT, positions_BT, causal=self.causal, window=self.window)
+        return Context.of(segments_BT, positions_BT, causal=self.causal, masked=self.masked)
 
     def _blocks(self) -> Iterator[Block]:
         return (block for block in self.blocks if isinstance(block, Block))

@@ -131,7 +131,8 @@ class ClassificationTask:
 def shape(config: Config) -> LabelledRows:
     training = config.training
     rows = training.tokens_per_batch // training.row_length
-    return LabelledRows(rows, training.row_length, at_end=config.model.pooling == "last")
+    at_end = config.model.pooling == "last"
+    return LabelledRows(rows, training.row_length, at_end, apart=not config.packed)
 
 
 def logits(model: nn.Module, batch: LabelledBatch) -> Tensor:

@@ -36,7 +36,7 @@ def train_task(
     config: Config, folder: RunFolder, make: Callable[[Config, RunFolder, Hardware], RunTask]
 ) -> dict[str, Any]:
     """Train, or go on training, and leave a finished run. Returns its summary."""
-    hardware = Hardware.choose(config.system, config.training.steps)
+    hardware = Hardware.choose(config.system, config.training.steps if config.worth_compiling else 0)
     console.say(f"Training '{config.recipe}' on {hardware.describe()}.")
     folder.write_json("environment.json", environment())
     task = make(config, folder, hardware)

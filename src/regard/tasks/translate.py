@@ -116,7 +116,9 @@ class TranslationTask:
         self.config, self.folder, self.hardware = config, folder, hardware
         self.data = data = prepare(config, folder)
         training, max_length = config.training, config.data.max_length
-        self.rectangle = Rectangle.fitting(data.train, training.tokens_per_batch, training.row_length, max_length)
+        self.rectangle = Rectangle.fitting(
+            data.train, training.tokens_per_batch, training.row_length, max_length, apart=not config.packed
+        )
         dropout = None
         if config.tokenizer.dropout:
             source, target = data.tokenizers.both()

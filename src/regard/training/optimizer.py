@@ -1,6 +1,7 @@
 """Adam, AdamW and Muon, with decay for matrices only; and the norm of all gradients.
 
-Muon is for the matrices inside the blocks; embeddings, norms, biases and the output layer go on with AdamW.
+Muon is for the matrices inside the blocks; embeddings, norms, biases and the output layer go on with AdamW. So do
+the networks that make Hyena's filters, without decay: their weights are frequencies.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.config import TrainingSettings
 from regard.layers.block import Block
+from regard.layers.hyena import ImplicitFilter
 from regard.training.muon import Muon
 
 
@@ -22,9 +24,12 @@ class Optimizer:
         self.parameters = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         inside = matrices_of_blocks(model) if settings.optimizer == "muon" else []
         others = [weight for weight in self.parameters.values() if not any(weight is other for other in inside)]
+        free = {id(weight) for weight in weights_of_filters(model)}
+        decayed = [weight for weight in others if weight.dim() >= 2 and id(weight) not in free]
+        kept = {id(weight) for weight in decayed}
         groups = [
-            {"params": [weight for weight in others if weight.dim() >= 2], "weight_decay": settings.weight_decay},
-            {"params": [weight for weight in others if weight.dim() < 2], "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": settings.weight_decay},
+            {"params": [weight for weight in others if id(weight) not in kept], "weight_decay": 0.0},
         ]
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
         betas = (settings.beta1, settings.beta2)
@@ -67,7 +72,15 @@ class Optimizer:
 def matrices_of_blocks(model: nn.Module) -> list[nn.Parameter]:
     """The weights of the linear maps inside the blocks."""
     blocks = [module for module in model.modules() if isinstance(module, Block)]
-    return [weight for block in blocks for weight in block.parameters() if weight.dim() == 2]
+    filters = {id(weight) for weight in weights_of_filters(model)}
+    matrices = [weight for block in blocks for weight in block.parameters() if weight.dim() == 2]
+    return [weight for weight in matrices if id(weight) not in filters]
+
+
+def weights_of_filters(model: nn.Module) -> list[nn.Parameter]:
+    """The weights of the networks that make Hyena's filters."""
+    filters = [module for module in model.modules() if isinstance(module, ImplicitFilter)]
+    return [weight for network in filters for weight in network.parameters()]
 
 
 def gradient_norm(model: nn.Module, largest: float) -> Tensor:

@@ -1,0 +1,64 @@
+"""Additive attention, across from a decoder to its source (Bahdanau et al., 2015).
+
+    e_ij = vᵀ tanh(W s_i + U h_j)        α_ij = softmax over j of e_ij        c_i = Σ_j α_ij h_j
+
+A small network scores every pair of a target state s_i and a source state h_j; what is gathered are the source
+states themselves. (In the paper s is the state before the word, here the one the block has just made.)
+
+Shapes: B rows · T target positions · S source positions · D model width · N rows while decoding
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import ModelSettings
+from regard.layers.context import Context
+
+
+class AdditiveAttention(nn.Module):
+    def __init__(self, settings: ModelSettings):
+        super().__init__()
+        width = settings.width
+        self.to_query = nn.Linear(width, width)
+        self.to_key = nn.Linear(width, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False)
+        self.to_out = nn.Linear(width, width, bias=settings.bias)
+
+    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
+        assert context.memory is not None
+        memory_BSD = context.memory.states_BSD
+        weights_BTS = self.weights(x_BTD, self.to_key(memory_BSD), context.memory.mask_B1TS[:, 0])
+        return self.to_out(weights_BTS @ memory_BSD)
+
+    def step(self, x_ND: Tensor, state: AdditiveMemory) -> Tensor:
+        """One position further, for the N = B · beams hypotheses of B sentences: [N, D]."""
+        x_BTD = x_ND.view(len(state.states_BSD), -1, x_ND.shape[-1])
+        weights_BTS = self.weights(x_BTD, state.keys_BSD, state.mask_B1S)
+        return self.to_out(weights_BTS @ state.states_BSD).flatten(0, 1)
+
+    def start_across(self, memory_BSD: Tensor, segments_BS: Tensor) -> AdditiveMemory:
+        """U h, made once for all steps."""
+        return AdditiveMemory(memory_BSD, self.to_key(memory_BSD), (segments_BS != 0)[:, None])
+
+    def weights(self, x_BTD: Tensor, keys_BSD: Tensor, mask_BTS: Tensor) -> Tensor:
+        """α: [B, T, S]."""
+        sums_BTSD = self.to_query(x_BTD)[:, :, None] + keys_BSD[:, None]
+        scores_BTS = self.energy(torch.tanh(sums_BTSD))[..., 0]
+        return scores_BTS.masked_fill(~mask_BTS, -torch.inf).softmax(dim=-1).to(keys_BSD.dtype)
+
+
+@dataclass
+class AdditiveMemory:
+    """The source while decoding: one row a sentence."""
+
+    states_BSD: Tensor
+    keys_BSD: Tensor
+    mask_B1S: Tensor
+
+    def select(self, sentences_B: Tensor) -> None:
+        self.states_BSD, self.keys_BSD = self.states_BSD[sentences_B], self.keys_BSD[sentences_B]
+        self.mask_B1S = self.mask_B1S[sentences_B]

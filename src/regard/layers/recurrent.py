@@ -1,0 +1,100 @@
+"""Recurrence: one position after the other, all of the past in one vector (RNN, LSTM, GRU).
+
+    rnn    h_t = tanh(W x_t + U h_{t−1})
+    lstm   (h_t, c_t) = LSTM(x_t, h_{t−1}, c_{t−1})            Hochreiter and Schmidhuber, 1997
+    gru     h_t = GRU(x_t, h_{t−1})                             Cho et al., 2014
+
+    y_t = [h_t from the left ; h_t from the right] W_out         in encoders; in decoders from the left only
+
+In a decoder the first state is made from the encoder's output at both ends of the sentence: with nothing looked at
+besides, that is all of the source that passes. Rows hold one sequence each, padding at the end.
+
+Shapes: B rows · T positions · D model width · N rows while decoding
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import ModelSettings
+from regard.layers.context import Context, Memory
+
+CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class Recurrent(nn.Module):
+    def __init__(self, settings: ModelSettings, causal: bool, after_memory: bool = False):
+        super().__init__()
+        cell, width = CELLS[settings.mixer], settings.width
+        self.forwards = cell(width, width, batch_first=True)
+        self.backwards = None if causal else cell(width, width, batch_first=True)
+        self.to_out = nn.Linear(width if causal else 2 * width, width, bias=settings.bias)
+        # An LSTM's state is two vectors, h and c.
+        self.vectors = 2 if settings.mixer == "lstm" else 1
+        self.from_memory = nn.Linear(width, self.vectors * width) if after_memory else None
+
+    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
+        y_BTD, _ = self.forwards(x_BTD, self._first_state(context.memory))
+        if self.backwards is None:
+            return self.to_out(y_BTD)
+        mirror_BT1 = _mirror(x_BTD, context.segments_BT)
+        mirrored_BTD = torch.gather(x_BTD, 1, mirror_BT1.expand_as(x_BTD))
+        back_BTD, _ = self.backwards(mirrored_BTD)
+        back_BTD = torch.gather(back_BTD, 1, mirror_BT1.expand_as(back_BTD))
+        return self.to_out(torch.cat([y_BTD, back_BTD], dim=-1))
+
+    def step(self, x_ND: Tensor, state: RecurrentState) -> Tensor:
+        """One position further: [N, D]. Same numbers as `forward` on the whole prefix."""
+        y_N1D, state.vectors = self.forwards(x_ND[:, None], state.vectors)
+        return self.to_out(y_N1D[:, 0])
+
+    def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> RecurrentState:
+        """The state before the first position."""
+        vectors = self._first_state(memory)
+        if vectors is not None:
+            # Every sentence of the memory has the same number of hypotheses.
+            state = RecurrentState(vectors)
+            state.select(torch.arange(rows, device=like.device) // (rows // len(memory.states_BSD)))  # type: ignore[union-attr]
+            return state
+        zeros_1ND = like.new_zeros(1, rows, self.forwards.hidden_size)
+        return RecurrentState((zeros_1ND, zeros_1ND) if self.vectors == 2 else zeros_1ND)
+
+    def prefill(self, x_BTD: Tensor, context: Context, state: RecurrentState) -> Tensor:
+        """`forward`, and the last state kept for the steps to come."""
+        y_BTD, state.vectors = self.forwards(x_BTD, state.vectors)
+        return self.to_out(y_BTD)
+
+    def _first_state(self, memory: Memory | None) -> Tensor | tuple[Tensor, ...] | None:
+        """h₀ = tanh(W · summary of the source), as in Bahdanau et al.; of zeros where there is no source."""
+        if self.from_memory is None or memory is None:
+            return None
+        assert memory.summary_BD is not None
+        made_1BX = torch.tanh(self.from_memory(memory.summary_BD))[None]
+        return tuple(part.contiguous() for part in made_1BX.chunk(2, dim=-1)) if self.vectors == 2 else made_1BX
+
+
+@dataclass
+class RecurrentState:
+    """h, or h and c: [1, N, D] each."""
+
+    vectors: Tensor | tuple[Tensor, ...]
+
+    def select(self, rows_N: Tensor) -> None:
+        """Keep these rows, in this order; a row may be kept more than once."""
+        if isinstance(self.vectors, Tensor):
+            self.vectors = self.vectors[:, rows_N]
+        else:
+            self.vectors = tuple(vector[:, rows_N] for vector in self.vectors)
+
+
+def _mirror(x_BTD: Tensor, segments_BT: Tensor | None) -> Tensor:
+    """Where each position of the sequence read backwards comes from: [B, T, 1]. Padding stays at the end."""
+    rows, length, _ = x_BTD.shape
+    places_1T = torch.arange(length, device=x_BTD.device)[None]
+    if segments_BT is None:
+        return places_1T.flip(1).expand(rows, -1)[..., None]
+    lengths_B1 = (segments_BT != 0).sum(1, keepdim=True)
+    return torch.where(places_1T < lengths_B1, lengths_B1 - 1 - places_1T, places_1T)[..., None]
