@@ -1,4 +1,4 @@
-"""Verbs that look inside: explain, embeddings, tokenize."""
+"""Verbs that look inside: explain, embeddings, tokenize, markov."""
 
 from __future__ import annotations
 
@@ -102,4 +102,32 @@ def tokenize(
     from regard.verbs.tokenize import describe
 
     content, shown = describe(source, text, merges, steps)
+    show(content, as_json, lambda _: shown)
+
+
+@app.command()
+def markov(
+    file: Annotated[
+        Path | None, typer.Argument(help="A text, one sentence a line; - for standard input.", show_default=False)
+    ] = None,
+    order: Annotated[str, typer.Option(help="1, 2 or skip.")] = "1",
+    mask: Annotated[bool, typer.Option("--mask", help="With skips: cross out the votes that tell nothing.")] = False,
+    after: Annotated[str | None, typer.Option(help="Guess the word after these.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Draw so many sentences.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed draws others; 0 if left out.")] = None,
+    score: Annotated[Path | None, typer.Option(help="A text to score: bits per word and perplexity.")] = None,
+    rows: Annotated[int, typer.Option(help="At most so many rows of the table; 0 for none.")] = 20,
+    example: Annotated[int | None, typer.Option(help="Built-in sentences instead of a file: 1, 2 or 3.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what came before attention: Markov chains.
+
+    Counts what follows a word (order 1), two words (2), or any earlier word and the latest one (skip). With
+    skips and --mask, the guess is attention, and is shown as its product of matrices.
+
+    regard markov --example 3 --order skip --mask --after "check the program log and find out whether it ran"
+    """
+    from regard.verbs.markov import describe
+
+    content, shown = describe(file, example, order, mask, after, samples, seed, score, rows)
     show(content, as_json, lambda _: shown)

@@ -1,0 +1,458 @@
+"""Markov chains: the next word is guessed from counts. What there was before attention, in three steps up to it.
+
+    first order     P(next | latest)                        a row for each word: N × N
+    second order    P(next | the two latest)                a row for each pair of words: N² × N
+    with skips      Σ over earlier of P(next | earlier, latest), normalised
+
+With skips a row is a feature: some earlier word of the sentence, however far back, and the latest word. All
+features present vote for the next word; a word said twice votes once. Most votes say nothing beyond what the
+latest word says alone. Selective masking crosses those out, and that is attention, written as a product:
+
+    mask = query · K        attended = mask ∘ present        votes = attended · transitions
+
+query is the latest word as a one-hot vector, K has for each latest word a row of zeros and ones over the earlier
+words, present is 1 for the words that stand before the latest one.
+
+Every sentence has an end, which is guessed like a word. Only counts above zero are kept, as sorted numbers.
+
+Shapes: W words · N next words · P places in a text · R rows, one for each context that was seen · F counts in them
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import RegardError
+
+ORDERS = ("1", "2", "skip")
+END = "<end>"  # no word looks like this: punctuation is stripped
+MOST_WORDS = 2_000_000  # different ones: three of their numbers make one of 64 bits
+MOST_SKIPS = 30_000_000  # pairs in a text, which all are in memory at once: about 2 GB
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Markov:
+    """Counts of what follows what, and the guesses they make. `Markov.fit` makes one."""
+
+    def __init__(self, words: Sequence[str], order: str, text_P: Ints):
+        """text_P: numbers of words, with the number of the edge before and after every sentence."""
+        self.words = list(words)  # sorted
+        self.order = order
+        self.edge, self.unknown, self.size = len(words), len(words) + 1, len(words) + 2
+        self.number = {word: number for number, word in enumerate(self.words)}
+        self.sentences = int((text_P == self.edge).sum()) - 1
+        self.length = len(text_P) - 1 - self.sentences  # words in all
+        latest_P, next_P = text_P[:-1], text_P[1:]
+        self.alone = Counts.of(next_P, self.size)
+        self.first = Counts.of(latest_P * self.size + next_P, self.size)
+        self.pairs = Counts.of(self._pairs(text_P), self.size)
+
+    @classmethod
+    def fit(cls, sentences: Iterable[Sequence[str]], order: str = "1") -> Markov:
+        """Count the words of these sentences; order is "1", "2" or "skip"."""
+        if order not in ORDERS:
+            raise ValueError(f"order is {order!r}, not one of {ORDERS}")
+        seen: dict[str, int] = {}
+        text = array("q", [-1])
+        for sentence in filter(len, sentences):
+            text.extend(seen.setdefault(word, len(seen)) for word in sentence)
+            text.append(-1)
+        if not seen:
+            raise RegardError("The text is empty.", "No word is in it.", "Give a text with one sentence a line.")
+        if len(seen) > MOST_WORDS:
+            raise RegardError(
+                f"The text has {len(seen):,} different words.", f"At most {MOST_WORDS:,} fit.", "Give less text."
+            )
+        words = sorted(seen)
+        rank = np.empty(len(words) + 1, np.int64)
+        rank[[seen[word] for word in words]] = np.arange(len(words))
+        rank[-1] = len(words)  # the edge
+        return cls(words, order, rank[np.frombuffer(text, np.int64)])
+
+    # ------------------------------------------------------------ guessing
+
+    def distribution(self, so_far: Sequence[str], mask: bool = False) -> dict[str, float]:
+        """The next word (or `END`) after these, each with its probability; those of probability 0 are left out."""
+        p_N = self._guess(self._known(so_far), mask)
+        names = [*self.words, END]
+        return {names[number]: float(p_N[number]) for number in np.flatnonzero(p_N)}
+
+    def rests_on(self, so_far: Sequence[str], mask: bool = False) -> str:
+        """What the guess comes from: "start", "latest", "pair" or "votes"."""
+        numbers = self._known(so_far)
+        if not numbers:
+            return "start"
+        if self._votes(numbers, mask) is None:
+            return "latest"
+        return "pair" if self.order == "2" else "votes"
+
+    def sample(
+        self, generator: np.random.Generator, so_far: Sequence[str] = (), mask: bool = False, longest: int = 100
+    ) -> list[str]:
+        """Words drawn one after the other: what follows `so_far`, until the sentence ends or `longest` are drawn."""
+        numbers = self._known(so_far)
+        while len(numbers) < len(so_far) + longest:
+            number = int(generator.choice(self.size, p=self._guess(numbers, mask)))
+            if number == self.edge:
+                break
+            numbers.append(number)
+        return [self.words[number] for number in numbers[len(so_far) :]]
+
+    def _guess(self, so_far: list[int], mask: bool) -> Floats:
+        """Probabilities by number [size]; where no pair and no vote is to be had, the latest word alone speaks."""
+        votes = self._votes(so_far, mask)
+        if votes is None:
+            votes = self.first.shares(so_far[-1] if so_far else self.edge)
+        return votes / votes.sum()
+
+    def _votes(self, so_far: list[int], mask: bool) -> Floats | None:
+        """The sum of the rows that speak for these words, beyond that of the latest; None if there is none."""
+        if self.order == "1" or not so_far:
+            return None
+        *earlier, latest = so_far
+        voters = set(earlier) if self.order == "skip" else {earlier[-1] if earlier else self.edge}
+        rows = self.pairs.find(np.array([voter * self.size + latest for voter in sorted(voters)], np.int64))
+        rows = rows[self._speaks(rows, mask)]
+        return np.sum([self.pairs.shares_of_row(row) for row in rows], axis=0) if rows.size else None
+
+    def _known(self, words: Sequence[str]) -> list[int]:
+        for word in words:
+            if word not in self.number:
+                near = difflib.get_close_matches(word, self.words, n=1)
+                raise RegardError(
+                    f"The word '{word}' is unknown.",
+                    "It does not occur in the text that was counted.",
+                    f"Did you mean '{near[0]}'?" if near else "Use words of that text.",
+                )
+        return [self.number[word] for word in words]
+
+    # ------------------------------------------------------------ masking and attention
+
+    @cached_property
+    def informative(self) -> Bools:
+        """For each pair: is what follows it distributed otherwise than what follows its latest word? [R]"""
+        pairs, latest_F, next_F = self.pairs, self.pairs.context_F % self.size, self.pairs.keys_F % self.size
+        if not pairs.keys_F.size:
+            return np.zeros(0, bool)
+        # times / total is compared crosswise, in whole numbers: equal shares are exactly equal.
+        of_pair = pairs.times_F * self.first.totals(latest_F)
+        of_latest = self.first.times(latest_F, next_F) * np.repeat(pairs.totals_R, pairs.kinds_R)
+        return np.logical_or.reduceat(of_pair != of_latest, pairs.starts[:-1])
+
+    def _speaks(self, rows: Ints, mask: bool) -> Bools:
+        """Whether these rows vote: those that were seen, and with a mask only the informative ones."""
+        if not mask or self.order != "skip" or not self.informative.size:
+            return rows >= 0
+        return (rows >= 0) & self.informative[rows]
+
+    def most_telling(self) -> str:
+        """The latest word that earlier words tell most about, in bits over the text; then the most uncertain one."""
+        pairs, latest_F = self.pairs, self.pairs.context_F % self.size
+        share_F = pairs.times_F / np.repeat(pairs.totals_R, pairs.kinds_R)
+        alone_F = self.first.times(latest_F, pairs.keys_F % self.size) / self.first.totals(latest_F)
+        told = np.bincount(latest_F, pairs.times_F * np.log2(share_F / alone_F), minlength=self.size)
+        share_F = self.first.times_F / np.repeat(self.first.totals_R, self.first.kinds_R)
+        unsure = np.bincount(self.first.context_F, -self.first.times_F * np.log2(share_F), minlength=self.size)
+        words = len(self.words)  # rounded, so that what is equal on paper is a tie; the last key weighs most
+        return self.words[np.lexsort([-unsure[:words].round(6), -told[:words].round(6)])[0]]
+
+    def attention(self, so_far: Sequence[str], mask: bool, among: Sequence[str] | None = None) -> Attention:
+        """The votes with skips as a product of matrices, over all words or `among` those of the sentence and more."""
+        numbers = self._known(so_far)
+        *earlier, latest = numbers
+        among_W = sorted({*numbers, *self._known(among)}) if among is not None else list(range(len(self.words)))
+        words = np.array(among_W, np.int64)
+        query = (words == latest).astype(np.float64)
+        present = np.isin(words, earlier).astype(np.float64)
+        rows = self.pairs.find(words * self.size + latest)
+        transitions = np.stack(
+            [self.pairs.shares_of_row(row) if row >= 0 else np.zeros(self.size) for row in rows.tolist()]
+        )
+        masks = np.ones((len(words), len(words)))
+        if mask:
+            found = self.pairs.find((words[None, :] * self.size + words[:, None]).ravel())
+            masks = self._speaks(found, mask).reshape(masks.shape).astype(np.float64)
+        columns = np.flatnonzero(transitions[present > 0].any(axis=0)) if earlier else np.zeros(0, np.int64)
+        names = [*self.words, END]
+        return Attention(
+            words=[self.words[number] for number in among_W],
+            candidates=[names[column] for column in columns],
+            query_W=query,
+            masks_WW=masks,
+            present_W=present,
+            seen_W=rows >= 0,
+            transitions_WN=transitions[:, columns],
+        )
+
+    # ------------------------------------------------------------ tables
+
+    def contexts(self, latest: str = "", most: int | None = None) -> tuple[list[tuple[str, ...]], int]:
+        """The rows of the table, sorted, and how many there are.
+
+        First order: every word. Second order: the pairs that a word follows. With skips: every earlier word
+        with this latest one. With `most` fewer than that: so many, the most frequent; none that was never seen.
+        """
+        if self.order == "1":
+            keys, totals = np.arange(len(self.words)), self.first.totals(np.arange(len(self.words)))
+        elif self.order == "2":
+            inside_F = (self.pairs.keys_F % self.size != self.edge) & (self.pairs.context_F < self.edge * self.size)
+            keys = np.unique(self.pairs.context_F[inside_F])
+            totals = self.pairs.totals(keys)
+        else:
+            keys = np.arange(len(self.words)) * self.size + self._known([latest])[0]
+            totals = self.pairs.totals(keys)
+        chosen = keys
+        if most is not None and most < len(keys):
+            keys, totals = keys[totals > 0], totals[totals > 0]
+            chosen = np.sort(keys[np.argsort(-totals, kind="stable")[:most]])
+        if self.order == "1":
+            return [(self.words[key],) for key in chosen], len(keys)
+        return [(self.words[key // self.size], self.words[key % self.size]) for key in chosen], len(keys)
+
+    def row(self, context: Sequence[str]) -> dict[str, float] | None:
+        """What follows these one or two words, ends left out; None if they were never seen, {} if only an end was."""
+        counts, key = self.first, 0
+        for number in self._known(context):
+            key = key * self.size + number
+        if len(context) == 2:
+            counts = self.pairs
+        row = int(counts.find(np.array([key]))[0])
+        if row < 0:
+            return None
+        shares = counts.shares_of_row(row)
+        shares[self.edge] = 0
+        total = shares.sum()
+        return {self.words[number]: float(shares[number] / total) for number in np.flatnonzero(shares)}
+
+    def table(self, latest: str = "") -> tuple[list[tuple[str, ...]], Floats]:
+        """All rows, and their probabilities over all words [rows, W]; nan where a context was never seen."""
+        contexts, _ = self.contexts(latest)
+        values = np.zeros((len(contexts), len(self.words)))
+        for place, row in enumerate(map(self.row, contexts)):
+            if row is None:
+                values[place] = np.nan
+            else:
+                values[place, self._known(list(row))] = list(row.values())
+        return contexts, values
+
+    # ------------------------------------------------------------ scoring
+
+    def probabilities(self, sentences: Iterable[Sequence[str]], mask: bool = False) -> Floats:
+        """The smoothed probability of each word and each end, in the order of the text. [P − 1]
+
+            P(next | context) = (times + kinds · P(next | shorter context)) / (total + kinds)
+
+        times is how often next followed the context, total how often anything did, kinds how many different
+        words did (Witten and Bell). The shorter context of a pair is its latest word, of a word the text as a
+        whole, and below that all words, the end and one unknown word are equally likely. With skips, each
+        vote is smoothed so, and their mean is taken.
+        """
+        edge = self.edge
+        numbers = array("q", [edge])
+        for sentence in filter(len, sentences):
+            numbers.extend(self.number.get(word, self.unknown) for word in sentence)
+            numbers.append(edge)
+        text_P = np.frombuffer(numbers, np.int64)
+        latest_P, next_P = text_P[:-1], text_P[1:]
+        p = np.full(len(next_P), 1 / self.size)
+        p = self.alone.smooth(np.zeros_like(latest_P), next_P, p)
+        p = self.first.smooth(latest_P, next_P, p)
+        if self.order == "2":
+            pair_P = np.concatenate([[-1], text_P[:-2] * self.size + latest_P[1:]])
+            return self.pairs.smooth(np.where(latest_P == edge, -1, pair_P), next_P, p)
+        if self.order == "skip":
+            return self._mean_vote(text_P, p, mask)
+        return p
+
+    def score(self, sentences: Iterable[Sequence[str]], mask: bool = False) -> Score:
+        """How well the words and ends of these sentences are guessed, on average."""
+        sentences = [sentence for sentence in sentences if sentence]
+        bits = float(-np.log2(self.probabilities(sentences, mask)).mean())
+        words = sum(map(len, sentences))
+        unknown = sum(word not in self.number for sentence in sentences for word in sentence)
+        return Score(bits, 2**bits, words, len(sentences), unknown)
+
+    def _mean_vote(self, text_P: Ints, alone: Floats, mask: bool) -> Floats:
+        total, votes = np.zeros_like(alone), np.zeros_like(alone)
+        for earlier, latest in _skips(text_P, self.edge, self.size):
+            context = text_P[earlier] * self.size + text_P[latest]
+            # Looked up in rising order, numbers lie near the last ones in memory: far faster in large tables.
+            rising = np.argsort(context * self.size + text_P[latest + 1])
+            context, latest = context[rising], latest[rising]
+            speaks = self._speaks(self.pairs.find(context), mask)
+            context, latest = context[speaks], latest[speaks]
+            total[latest] += self.pairs.smooth(context, text_P[latest + 1], alone[latest])
+            votes[latest] += 1
+        return np.where(votes > 0, total / np.maximum(votes, 1), alone)
+
+    def _pairs(self, text_P: Ints) -> Ints:
+        """A key for each pair of words and what follows it: two adjacent words, or with skips any two."""
+        if self.order == "skip":
+            number = _count_skips(text_P, self.edge, self.size)
+            if number > MOST_SKIPS:
+                raise RegardError(
+                    f"The text has {number:,} pairs of an earlier and a latest word.",
+                    f"At most {MOST_SKIPS:,} fit; they grow with the square of a sentence's length.",
+                    "Put one sentence on a line, give less text, or use order 2.",
+                )
+            keys = np.empty(number, np.int64)
+            place = 0
+            for earlier, latest in _skips(text_P, self.edge, self.size):
+                pair = text_P[earlier] * self.size + text_P[latest]
+                keys[place : place + len(pair)] = pair * self.size + text_P[latest + 1]
+                place += len(pair)
+            return keys
+        if self.order == "1":
+            return np.zeros(0, np.int64)
+        inside = text_P[1:-1] != self.edge
+        return ((text_P[:-2] * self.size + text_P[1:-1]) * self.size + text_P[2:])[inside]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often each word followed each context, sparse. Row r holds places starts[r] to starts[r + 1] of keys_F.
+
+    A context is a number; so is a next word, below `size`; a key is context · size + next. All are sorted.
+    """
+
+    size: int
+    keys_F: Ints
+    times_F: Ints
+    contexts_R: Ints
+    starts: Ints  # R + 1
+
+    @classmethod
+    def of(cls, keys: Ints, size: int) -> Counts:
+        keys, times = np.unique(keys, return_counts=True)
+        seen, starts = np.unique(keys // size, return_index=True)
+        return cls(size, keys, times, seen, np.append(starts, len(keys)))
+
+    @cached_property
+    def totals_R(self) -> Ints:
+        return np.add.reduceat(self.times_F, self.starts[:-1]) if self.times_F.size else self.times_F
+
+    @property
+    def kinds_R(self) -> Ints:
+        return np.diff(self.starts)
+
+    @property
+    def context_F(self) -> Ints:
+        return self.keys_F // self.size
+
+    def find(self, contexts: Ints) -> Ints:
+        """The row of each context; −1 where it was never seen."""
+        return _find(self.contexts_R, contexts)
+
+    def times(self, contexts: Ints, following: Ints) -> Ints:
+        places = _find(self.keys_F, contexts * self.size + following)
+        return _where(self.times_F, places)
+
+    def totals(self, contexts: Ints) -> Ints:
+        return _where(self.totals_R, self.find(contexts))
+
+    def shares(self, context: int) -> Floats:
+        return self.shares_of_row(int(self.find(np.array([context]))[0]))
+
+    def shares_of_row(self, row: int) -> Floats:
+        """What followed, each as a share of the whole. [size]"""
+        places = slice(self.starts[row], self.starts[row + 1])
+        shares = np.zeros(self.size)
+        shares[self.keys_F[places] % self.size] = self.times_F[places] / self.totals_R[row]
+        return shares
+
+    def smooth(self, contexts: Ints, following: Ints, lower: Floats) -> Floats:
+        """(times + kinds · lower) / (total + kinds); lower itself after a context that was never seen."""
+        rows = self.find(contexts)
+        total, kinds = _where(self.totals_R, rows), _where(self.kinds_R, rows)
+        smoothed = (self.times(contexts, following) + kinds * lower) / np.maximum(total + kinds, 1)
+        return np.where(rows >= 0, smoothed, lower)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One guess with skips, as matrices; see the head of this file."""
+
+    words: list[str]  # W, sorted
+    candidates: list[str]  # N, words that get a vote, and maybe END
+    query_W: Floats
+    masks_WW: Floats  # K: a row for each latest word
+    present_W: Floats
+    seen_W: Bools  # whether the earlier word ever stood before the latest one
+    transitions_WN: Floats
+
+    @property
+    def mask_W(self) -> Floats:
+        return self.query_W @ self.masks_WW
+
+    @property
+    def attended_W(self) -> Floats:
+        return self.mask_W * self.present_W
+
+    @property
+    def votes_N(self) -> Floats:
+        return self.attended_W @ self.transitions_WN
+
+
+@dataclass(frozen=True)
+class Score:
+    bits_per_word: float  # the end of a sentence counts as a word
+    perplexity: float
+    words: int
+    sentences: int
+    unknown: int  # words that the model has never seen
+
+
+def words_of(text: str) -> list[str]:
+    """The words between spaces and dashes: lower-cased, without the punctuation before and after them."""
+    marks = "".join(letter for letter in set(text) if unicodedata.category(letter)[0] in "PSC")
+    parts = (part.strip(marks) for part in re.sub("--+|[—–]", " ", text).lower().split())
+    return [part for part in parts if part]
+
+
+def _skips(text_P: Ints, edge: int, size: int) -> Iterator[tuple[Ints, Ints]]:
+    """Places of earlier and latest words of the same sentence, one distance after the other."""
+    places, ends = _first_places(text_P, edge, size)
+    distance = 1
+    while (near := places + distance < ends).any():
+        places, ends = places[near], ends[near]
+        yield places, places + distance
+        distance += 1
+
+
+def _count_skips(text_P: Ints, edge: int, size: int) -> int:
+    places, ends = _first_places(text_P, edge, size)
+    return int((ends - places - 1).sum())
+
+
+def _first_places(text_P: Ints, edge: int, size: int) -> tuple[Ints, Ints]:
+    """Where each word stands in a sentence for the first time, and where that sentence ends."""
+    is_edge = text_P == edge
+    _, first = np.unique(np.cumsum(is_edge) * size + text_P, return_index=True)
+    places = np.sort(first[~is_edge[first]])
+    edges = np.flatnonzero(is_edge)
+    return places, edges[np.searchsorted(edges, places)]
+
+
+def _find(ordered: Ints, wanted: Ints) -> Ints:
+    """Where each number stands among ordered ones; −1 where it does not."""
+    if not ordered.size:
+        return np.full(len(wanted), -1)
+    places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.where(ordered[places] == wanted, places, -1)
+
+
+def _where(values: Ints, places: Ints) -> Ints:
+    """The values at these places; 0 at place −1."""
+    return np.where(places >= 0, values[places], 0) if values.size else np.zeros_like(places)
