@@ -93,6 +93,26 @@ def positions_heatmap(codes: ArrayLike, path: Path, title: str) -> None:
     save(figure, path)
 
 
+def matrix_grid(matrices: Sequence[Sequence[ArrayLike]], channels: Sequence[int], path: Path, title: str) -> None:
+    """One small picture for each layer and channel: what position t (down) takes from position s (across)."""
+    figure, axes = plt.subplots(
+        len(matrices),
+        len(channels),
+        figsize=(2.1 * len(channels), 2.1 * len(matrices) + 0.6),
+        squeeze=False,
+        layout="constrained",
+    )
+    for layer, row in enumerate(matrices):
+        for place, matrix in enumerate(row):
+            axis = axes[layer][place]
+            largest = float(np.abs(np.asarray(matrix)).max()) or 1.0
+            axis.imshow(matrix, cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest")
+            axis.set_title(f"layer {layer + 1} · channel {channels[place] + 1}", fontsize=7)
+            axis.tick_params(labelsize=6)
+    figure.suptitle(title, fontsize=9)
+    save(figure, path)
+
+
 def heat(axis: Axes, weights: ArrayLike, columns: Sequence[str], rows: Sequence[str], size: int) -> Any:
     image = axis.imshow(weights, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
     axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)

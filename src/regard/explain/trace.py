@@ -6,6 +6,8 @@ computed inside:
 
     scores = Q Kᵀ / √d_k        weights = softmax(scores, where allowed)        output = weights V · W_out
 
+Additive attention is traced in the same way, as one head; its scores are vᵀ tanh(Q + K) and its values the memory.
+
 Shapes: B rows · T query positions · S key positions · H heads · K key width · V value width · D model width
 """
 
@@ -20,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.layers.additive import AdditiveAttention
 from regard.layers.attention import Attention
 from regard.layers.context import Context
 
@@ -70,15 +73,35 @@ def recompute(attention: Attention, x_BTD: Tensor, context: Context, fast_output
     return AttentionTrace(q_BHTK, k_BHSK, v_BHSV, scores_BHTS, weights_BHTS, heads_BHTV, output_BTD, fast_output_BTD)
 
 
+def recompute_additive(
+    attention: AdditiveAttention, x_BTD: Tensor, context: Context, fast_output_BTD: Tensor
+) -> AttentionTrace:
+    """Bahdanau's attention written out."""
+    assert context.memory is not None
+    memory_BSD, mask_B1TS = context.memory.states_BSD, context.memory.mask_B1TS
+    q_B1TD, k_B1SD = attention.to_query(x_BTD)[:, None], attention.to_key(memory_BSD)[:, None]
+    sums_B1TSD = q_B1TD[:, :, :, None] + k_B1SD[:, :, None]
+    scores_B1TS = torch.tanh(sums_B1TSD) @ attention.energy.weight[0]
+    scores_B1TS = scores_B1TS.masked_fill(~mask_B1TS, -torch.inf)
+    weights_B1TS = scores_B1TS.softmax(dim=-1)
+    heads_B1TD = weights_B1TS @ memory_BSD[:, None]
+    output_BTD = attention.to_out(heads_B1TD[:, 0])
+    return AttentionTrace(
+        q_B1TD, k_B1SD, memory_BSD[:, None], scores_B1TS, weights_B1TS, heads_B1TD, output_BTD, fast_output_BTD
+    )
+
+
 @contextmanager
 def _watched(model: nn.Module, found: Trace, layers: Collection[str] | None) -> Iterator[None]:
     handles = []
     for name, module in model.named_modules():
-        if isinstance(module, Attention) and (layers is None or name in layers):
+        if isinstance(module, (Attention, AdditiveAttention)) and (layers is None or name in layers):
 
             def note(attention: nn.Module, inputs: tuple[Tensor, Context], output: Tensor, name: str = name) -> None:
-                assert isinstance(attention, Attention)
-                found[name] = recompute(attention, *inputs, output)
+                if isinstance(attention, AdditiveAttention):
+                    found[name] = recompute_additive(attention, *inputs, output)
+                elif isinstance(attention, Attention):
+                    found[name] = recompute(attention, *inputs, output)
 
             handles.append(module.register_forward_hook(note))
     try:

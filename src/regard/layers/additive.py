@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from regard.config import ModelSettings
 from regard.layers.context import Context
@@ -46,9 +47,16 @@ class AdditiveAttention(nn.Module):
 
     def weights(self, x_BTD: Tensor, keys_BSD: Tensor, mask_BTS: Tensor) -> Tensor:
         """α: [B, T, S]."""
-        sums_BTSD = self.to_query(x_BTD)[:, :, None] + keys_BSD[:, None]
-        scores_BTS = self.energy(torch.tanh(sums_BTSD))[..., 0]
+        queries_BTD = self.to_query(x_BTD)
+        if torch.is_grad_enabled():
+            # The sums of all pairs are D times as large as the scores: made anew for the gradient, not kept.
+            scores_BTS = checkpoint(self._scores, queries_BTD, keys_BSD, use_reentrant=False, preserve_rng_state=False)
+        else:
+            scores_BTS = self._scores(queries_BTD, keys_BSD)
         return scores_BTS.masked_fill(~mask_BTS, -torch.inf).softmax(dim=-1).to(keys_BSD.dtype)
+
+    def _scores(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
+        return self.energy(torch.tanh(queries_BTD[:, :, None] + keys_BSD[:, None]))[..., 0]
 
 
 @dataclass

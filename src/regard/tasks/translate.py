@@ -161,7 +161,8 @@ class TranslationTask:
         metrics = self.loss_over(model, self.data.valid)
         count = len(self.data.valid_text) if self.config.training.validate_bleu else 5
         pairs = self.data.valid_text[:count]
-        outputs = [found[0].text for found in self.translator(model, beam=1).translate([source for source, _ in pairs])]
+        found = self.translator(model, beam=1).translate([source for source, _ in pairs])
+        outputs = [best[0].text if best else "" for best in found]  # a model that has run away may write nothing
         if self.config.training.validate_bleu:
             metrics["bleu"] = bleu(outputs, [target for _, target in pairs])
         shown = zip(pairs[:5], outputs, strict=False)
@@ -223,7 +224,7 @@ def evaluate(translator: Translator, pairs: list[Pair]) -> tuple[list[str], list
     """Translate the sources and score the best translation of each against its reference."""
     with console.progress(len(pairs), "translating") as show:
         found = translator.translate([source for source, _ in pairs], progress=lambda done: show(done, ""))
-    outputs = [best[0].text for best in found]
+    outputs = [best[0].text if best else "" for best in found]
     return outputs, translation_scores(outputs, [target for _, target in pairs])
 
 

@@ -112,13 +112,15 @@ class Trainer:
                 step = self.progress.step + 1
                 loss, norm = self._update(step, batch)
                 self.progress.step = step
-                window.add(loss, norm, batch.targets, time.perf_counter() - started)
+                taken = time.perf_counter() - started
+                self.progress.seconds += taken
+                window.add(loss, norm, batch.targets, taken)
                 show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} {batch.unit}/s")
                 if step % self.settings.log_every == 0:
                     self._log(step, window, batch.unit)
                     window = _Window()
                 self._after(step)
-                self.progress.seconds += time.perf_counter() - started
+                self.progress.seconds += time.perf_counter() - started - taken
                 if self.stop_asked:
                     self._save()
                     raise Interrupted
@@ -192,7 +194,8 @@ class Trainer:
         with self._averaged():
             self.model.eval()
             metrics = self.task.validate(self.model, step)
-        self.folder.append_metrics({"step": step} | {f"valid_{name}": value for name, value in metrics.items()})
+        found = {f"valid_{name}": value for name, value in metrics.items()}
+        self.folder.append_metrics({"step": step} | found | {"seconds": round(self.progress.seconds, 3)})
         self.task.draw()
         shown = " · ".join(f"{name} {value:.3f}" for name, value in metrics.items())
         console.say(f"step {step:,}: validation {shown}")
@@ -270,6 +273,7 @@ class Trainer:
                 "gradient_norm": window.norm,
                 f"{unit}_per_second": round(window.speed, 1),
                 "epoch": self.progress.data.epoch,
+                "seconds": round(self.progress.seconds, 3),
             }
         )
 
