@@ -3,11 +3,13 @@
 import pytest
 import torch
 
+import regard
 from regard.config import ModelSettings
+from regard.errors import RegardError
 from regard.explain.plots import attention_grid, positions_heatmap, training_curves
 from regard.explain.trace import trace
 from regard.models.causal import Causal
-from regard.verbs.explain import draw_alignment, traced_translation
+from regard.verbs.explain import draw, draw_alignment, traced_translation
 
 SENTENCE = "The old farmer helps the child."
 
@@ -84,3 +86,29 @@ def test_the_trace_of_a_language_model_equals_its_fast_path(options):
         torch.testing.assert_close(each.output_BTD, each.fast_output_BTD, atol=1e-5, rtol=0)
         above = torch.ones(12, 12, dtype=torch.bool).triu(1)
         assert (each.weights_BHTS[:, :, above] == 0).all()
+
+
+@pytest.mark.parametrize("cross", ["additive", "none"])
+def test_what_a_recurrent_translator_looks_at(cross, tiny_recipe, tmp_path):
+    changes = ["model.mixer=gru", f"model.cross={cross}", "training.steps=10"]
+    run = regard.train(str(tiny_recipe), *changes, out=tmp_path / "run")
+    if cross == "none":
+        with pytest.raises(RegardError, match="looks at nothing"):
+            draw(run, SENTENCE, tmp_path / "none.png", "alignment", "", "cpu")
+        return
+    traced = traced_translation(regard.load(run), SENTENCE)
+    assert list(traced.trace) == ["decoder.0.cross"]
+    for found in traced.trace.values():
+        torch.testing.assert_close(found.output_BTD, found.fast_output_BTD, atol=1e-5, rtol=0)
+        assert found.weights_BHTS.sum(-1).sub(1).abs().max() < 1e-5
+    draw(run, SENTENCE, tmp_path / "alignment.png", "alignment", "", "cpu")
+    assert is_png(tmp_path / "alignment.png")
+    with pytest.raises(RegardError, match="no convolutions"):
+        draw(run, "", tmp_path / "toeplitz.png", "toeplitz", "", "cpu")
+
+
+def test_convolutions_are_drawn_as_matrices(tiny_recipe, tmp_path):
+    run = regard.train(str(tiny_recipe), "model.mixer=hyena", "training.steps=10", out=tmp_path / "run")
+    found = draw(run, "", tmp_path / "toeplitz.png", "toeplitz", "", "cpu")
+    assert is_png(tmp_path / "toeplitz.png")
+    assert found["layers"] == 2 and len(found["channels"]) == 5

@@ -67,7 +67,12 @@ def test_a_classifier_learns_and_a_text_does_not_depend_on_its_neighbours(mixer,
 @pytest.mark.parametrize("mixer", ["hyena", "lstm", "local"])
 def test_a_masked_model_learns(mixer, texts, tmp_path):
     changes = ["data.text=text.txt", "data.documents=together", "data.held_out=0.1", "training.steps=60"]
-    changes += ["training.tokens_per_batch=1024", "training.row_length=64", "training.validate_every=60", "training.learning_rate=0.01"]
+    changes += [
+        "training.tokens_per_batch=1024",
+        "training.row_length=64",
+        "training.validate_every=60",
+        "training.learning_rate=0.01",
+    ]
     changes += [f"model.mixer={mixer}", "model.window=8", "tokenizer.kind=word", "tokenizer.vocabulary=600"]
     run = regard.train("bert-small", *TINY_TEXT, *changes, out=tmp_path / "run", data=texts)
     found = losses(run)
@@ -108,3 +113,17 @@ def test_what_does_not_fit_is_said(recipe, changes, said):
             resolve(recipe, changes)
         except regard.errors.UsageError as error:
             raise regard.errors.UsageError(f"{error.what} {error.why}", error.why, error.fix) from None
+
+
+def test_a_distilled_hyena_says_how_far_off_it_is_and_still_writes(texts, tmp_path):
+    changes = ["data.text=text.txt", "training.steps=30", "training.tokens_per_batch=512", "training.row_length=64"]
+    changes += ["training.validate_every=30", "model.mixer=hyena", "model.hyena_filter_width=8"]
+    run = regard.train("shakespeare-cpu", *TINY_TEXT, *changes, out=tmp_path / "run", data=texts)
+    model = regard.load(run)
+    exact = model.generate("The ", temperature=0.0, max_tokens=50)
+    rough, fine = model.distil(2), model.distil(31)
+    assert fine < 0.05 < rough
+    # Its filters are the same to five hundredths, so it writes the same for a while.
+    assert model.generate("The ", temperature=0.0, max_tokens=50)[0][:5] == exact[0][:5]
+    with pytest.raises(regard.errors.UsageError, match="exponentials"):
+        model.distil(0)

@@ -16,7 +16,7 @@ def explain(
     run: RunArgument,
     text: Annotated[str, typer.Argument(help="The sentence to look into.")] = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")] = Path("explain.png"),
-    what: Annotated[str, typer.Option(help="attention, alignment or positions.")] = "attention",
+    what: Annotated[str, typer.Option(help="attention, alignment, positions or toeplitz.")] = "attention",
     target: Annotated[str, typer.Option(help="Look at this translation instead of the model's own.")] = "",
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -24,15 +24,16 @@ def explain(
     """Draw what a model looked at.
 
     attention: every layer and head of its cross-attention. alignment: the last layer, averaged over heads.
-    positions: the position encodings that it adds.
+    positions: the position encodings that it adds. toeplitz: of any run with Hyena, its convolutions as matrices.
     """
-    if what != "positions" and not text.strip():
+    if what not in ("positions", "toeplitz") and not text.strip():
         raise UsageError("A sentence is missing.", f"'{what}' is drawn for a sentence.", 'Add one: "A dog sleeps."')
     if output.suffix.lower() != ".png":
         raise UsageError(f"'{output}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
     from regard.kinds import must_be
 
-    must_be(run, "translate")
+    if what != "toeplitz":
+        must_be(run, "translate")
     from regard.verbs import explain as pictures
 
     if what not in pictures.KINDS:

@@ -134,6 +134,10 @@ def generate(
     seed: Annotated[int, typer.Option(help="Another seed gives another text.")] = 1,
     samples: Annotated[int, typer.Option(help="How many texts to write.")] = 1,
     top: Annotated[int, typer.Option(help="Show this many candidates and their probabilities at each step.")] = 0,
+    modes: Annotated[
+        int | None,
+        typer.Option(help="Hyena: write with this many exponentials a filter, and say how far off they are."),
+    ] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -157,7 +161,7 @@ def generate(
         "repetition_penalty": repetition_penalty,
     }
     decoding = {name: value for name, value in given.items() if value is not None}
-    write_texts(run, prompt, stop or [], seed, samples, top, device, as_json, decoding)
+    write_texts(run, prompt, stop or [], seed, samples, top, device, as_json, modes, decoding)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from regard.config import DecodingSettings
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.generate import generate
 from regard.errors import UsageError
+from regard.layers.hyena import Hyena
 from regard.models.causal import Causal
 from regard.runs.running_text import TextRun
 from regard.tasks.language import measure
@@ -117,6 +118,20 @@ class LanguageRun(TextRun):
             for row, writer in enumerate(writers):
                 if not writer.stopped and (rest := writer.rest()):
                     yield Piece(first + row, rest, "", 1.0, [], True)
+
+    def distil(self, modes: int) -> float:
+        """From now on write with each of Hyena's filters as a sum of `modes` exponentials: same cost for every token.
+
+        Returns how far the worst layer's filters are off, ‖h − ĥ‖ / ‖h‖.
+        """
+        layers = [module for module in self.model.modules() if isinstance(module, Hyena)]
+        if not layers or modes < 1:
+            raise UsageError(
+                f"'{self.folder.path}' cannot be distilled into {modes} exponentials.",
+                "At least one is needed." if layers else f'Its mixer is "{self.config.model.mixer}".',
+                "Use --modes 16." if layers else 'Give a run with model.mixer = "hyena".',
+            )
+        return max(layer.distil(modes, self.context) for layer in layers)
 
     def encode(self, prompt: str) -> list[int]:
         """The ids of a prompt; of one longer than the context, the last part. An empty one starts a new document."""

@@ -8,20 +8,32 @@ from typing import Any
 import torch
 
 from regard.errors import RegardError
-from regard.explain.plots import alignment, attention_grid, positions_heatmap
+from regard.explain.plots import alignment, attention_grid, matrix_grid, positions_heatmap
 from regard.explain.translation import TracedTranslation, trace_translation
+from regard.layers.hyena import Hyena
+from regard.runs import open_run
 from regard.runs.translation import TranslationRun
 
-KINDS = ("attention", "alignment", "positions")
+KINDS = ("attention", "alignment", "positions", "toeplitz")
 POSITIONS_SHOWN = 100
+TOEPLITZ_SHOWN = 48  # positions
+LAYERS_SHOWN, CHANNELS_SHOWN = 4, 5
 
 
 def draw(run: Path, text: str, output: Path, what: str, target: str, device: str) -> dict[str, Any]:
     """Draw one picture of a run; returns where it is and what it shows."""
+    if what == "toeplitz":
+        return _toeplitz(run, output, device)
     model = TranslationRun(run, device)
     try:
         if what == "positions":
             return _positions(model, output)
+        if model.config.model.cross == "none":
+            raise RegardError(
+                "This translator looks at nothing while it writes.",
+                'It has cross = "none": only the last state of the encoder passes.',
+                "Choose a run with another cross.",
+            )
         traced = traced_translation(model, text, target)
         draw_alignment(traced, output) if what == "alignment" else _grid(traced, output)
     except OSError as error:
@@ -64,6 +76,29 @@ def _positions(model: TranslationRun, output: Path) -> dict[str, Any]:
         codes = embedding.code(torch.arange(count, device=model.hardware.device)).float().cpu()
     positions_heatmap(codes, output, f"Position encodings of the source: {kind}")
     return {"picture": str(output.resolve()), "positions": kind, "shown": count}
+
+
+@torch.inference_mode()
+def _toeplitz(run: Path, output: Path, device: str) -> dict[str, Any]:
+    """The convolutions of a run with Hyena, as the matrices that they are."""
+    opened: Any = open_run(run, device)
+    layers = [module for module in opened.model.modules() if isinstance(module, Hyena)]
+    if not layers:
+        raise RegardError(
+            f"'{run}' has no convolutions to draw.",
+            f'Its mixer is "{opened.config.model.mixer}".',
+            'Choose a run with model.mixer = "hyena".',
+        )
+    shown = layers[:LAYERS_SHOWN]
+    width = opened.config.model.width
+    # From the channel that forgets most slowly to the one that forgets fastest.
+    channels = sorted({round(n * (width - 1) / (CHANNELS_SHOWN - 1)) for n in range(CHANNELS_SHOWN)})
+    matrices = [[layer.toeplitz(TOEPLITZ_SHOWN, channel).float().cpu() for channel in channels] for layer in shown]
+    try:
+        matrix_grid(matrices, channels, output, "Hyena's first convolution of each layer, as a matrix")
+    except OSError as error:
+        raise RegardError(f"Cannot write '{output}'.", f"{error}", "Choose a writable place with -o.") from None
+    return {"picture": str(output.resolve()), "layers": len(shown), "channels": channels, "positions": TOEPLITZ_SHOWN}
 
 
 def _plain(pieces: list[str]) -> list[str]:

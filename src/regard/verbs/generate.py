@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard import console
 from regard.errors import UsageError
 from regard.verbs.lines import all_input
 
@@ -23,6 +24,7 @@ def write_texts(
     top: int,
     device: str,
     as_json: bool,
+    modes: int | None,
     decoding: dict[str, Any],
 ) -> None:
     """Continue the prompt `samples` times, and print the texts."""
@@ -49,6 +51,9 @@ def write_texts(
     from regard.runs.language import LanguageRun  # here: torch takes a second or two
 
     model = LanguageRun(run, device)
+    if modes is not None:
+        error = model.distil(modes)
+        console.say(f"Filters as sums of {modes} exponentials each: off by {error:.2%} in the worst layer.")
     pieces = model.stream([prompt], samples=samples, stop=stop, seed=seed, top=top, **decoding)
     if as_json:
         _as_json(prompt, samples, pieces)
