@@ -14,7 +14,6 @@ Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 FileList = list[str] | list[list[str]]
-DEFAULT_ROW_LENGTH = 128
 SMALLEST_VOCABULARY = 259  # three special tokens and every byte
 
 Mixer = Literal["attention", "local", "hyena", "rnn", "lstm", "gru"]
@@ -183,6 +182,9 @@ class ModelSettings(Settings):
         0,
         description="mixer hyena: the length filters are made for, and beyond which they go on; 0: training.row_length",
     )
+    hyena_filter_bands: NotNegative = Field(
+        8, description="mixer hyena: sines and cosines of time that filters are made from; fewer: smoother filters"
+    )
     hyena_filter_width: Positive = Field(64, description="mixer hyena: width of the network that makes the filters")
     bias: bool = Field(True, description="biases in the attention projections")
     feedforward_bias: bool = Field(True, description="biases in the feed-forward part")
@@ -250,7 +252,7 @@ class TrainingSettings(Settings):
     steps: Positive = Field(100_000, description="updates of the weights")
     tokens_per_batch: Positive = Field(8192, description="target positions in one update", json_schema_extra=NETWORKS)
     row_length: Positive = Field(
-        DEFAULT_ROW_LENGTH,
+        128,
         description="tokens in one row of a batch; several sentences or texts share a row",
         json_schema_extra=TEXT_NETWORKS,
     )
@@ -458,9 +460,12 @@ class Config(Settings):
         model = tree.get("model") if isinstance(tree, dict) else None
         if not isinstance(model, dict) or model.get("mixer") != "hyena" or model.get("hyena_filter_length"):
             return tree
-        training = tree.get("training")
-        length = training.get("row_length") if isinstance(training, dict) else None
-        return {**tree, "model": {**model, "hyena_filter_length": length or DEFAULT_ROW_LENGTH}}
+        made_up = tree.get("task") == "synthetic"
+        section, name = ("synthetic", "length") if made_up else ("training", "row_length")
+        default = (SyntheticSettings if made_up else TrainingSettings).model_fields[name].default
+        settings = tree.get(section)
+        length = settings.get(name, default) if isinstance(settings, dict) else default
+        return {**tree, "model": {**model, "hyena_filter_length": length}}
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:

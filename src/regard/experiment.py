@@ -85,7 +85,7 @@ def check_files(config: Config) -> None:
         pairs.splits(data)
     elif config.task == "classify-text":
         labelled.splits(data)
-    else:
+    elif config.task != "synthetic":  # which makes its own data
         TextSource.of(data.text, data)
         for held_out in (data.valid, data.test):
             if held_out:
@@ -197,7 +197,7 @@ def _same_run(saved: Config, asked: Config, moved: bool) -> Config:
         "cache",
     }
     old, new = saved.model_dump(), asked.model_dump()
-    for section in ("data", "tokenizer", "model", "training", "masking", "embeddings", "seed", "task"):
+    for section in ("data", "tokenizer", "model", "training", "masking", "embeddings", "synthetic", "seed", "task"):
         for key in old[section] if isinstance(old[section], dict) else [None]:
             before, after = (old[section][key], new[section][key]) if key else (old[section], new[section])
             if before != after and key not in free:

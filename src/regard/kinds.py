@@ -14,6 +14,7 @@ KINDS: dict[Task, tuple[str, str]] = {
     "masked": ("a masked language model", "fill"),
     "classify-text": ("a text classifier", "classify"),
     "embeddings": ("a set of word vectors", "embeddings"),
+    "synthetic": ("a model of made-up sequences", "evaluate"),
 }
 
 

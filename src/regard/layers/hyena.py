@@ -153,7 +153,6 @@ class ShortConvolution(nn.Module):
 class ImplicitFilter(nn.Module):
     """Filters made from positions: time, sines and cosines of it, through a network of sines, times a window."""
 
-    BANDS = 8
     FREQUENCY = 10.0  # ω of the activation sin(ω x)
     # Where windows have fallen to a hundredth: 1.5 times the length for the slowest channel, .3 for the fastest.
     SLOWEST, FASTEST, FALLEN = 1.5, 0.3, 0.01
@@ -162,12 +161,21 @@ class ImplicitFilter(nn.Module):
         super().__init__()
         inner = settings.hyena_filter_width
         self.length = max(settings.hyena_filter_length, 2)
-        self.hidden = nn.ModuleList([nn.Linear(1 + 2 * self.BANDS, inner), nn.Linear(inner, inner)])
+        self.bands = settings.hyena_filter_bands
+        self.hidden = nn.ModuleList([nn.Linear(1 + 2 * self.bands, inner), nn.Linear(inner, inner)])
         self.to_filters = nn.Linear(inner, channels, bias=False)
         fall = -math.log(self.FALLEN)
         delta_D = torch.linspace(fall / self.SLOWEST, fall / self.FASTEST, width)
         self.delta_M: Tensor
         self.register_buffer("delta_M", delta_D.repeat(channels // width), persistent=False)
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Sines of many frequencies; and filters that keep the size of what they convolve, however long they are."""
+        for layer in (*self.hidden, self.to_filters):
+            layer.reset_parameters()
+        h_MK = self(self.length)
+        self.to_filters.weight /= h_MK.norm(dim=1, keepdim=True)
 
     def forward(self, length: int) -> Tensor:
         """The first `length` taps of every filter: [M, K]. Past the trained length the same curves go on."""
@@ -180,8 +188,8 @@ class ImplicitFilter(nn.Module):
             return self.to_filters(x_KX).T * window_MK
 
     def _features(self, time_K1: Tensor) -> Tensor:
-        bands = torch.linspace(1e-4, self.BANDS - 1, self.BANDS, device=time_K1.device, dtype=time_K1.dtype)
-        angle_KB = 2 * math.pi * bands * time_K1
+        cycles = torch.linspace(1e-4, max(self.bands - 1, 1e-4), self.bands, device=time_K1.device, dtype=time_K1.dtype)
+        angle_KB = 2 * math.pi * cycles * time_K1
         return torch.cat([time_K1, angle_KB.cos(), -angle_KB.sin()], dim=-1)
 
 

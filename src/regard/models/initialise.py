@@ -5,6 +5,8 @@ gpt2      everything normal with deviation .02; what is added to the residual st
           so that its size does not grow with depth
 zero-out  matrices normal with deviation .5 / √(fan in), embeddings .02; what is added to the residual stream is
           zero at first, so that every block starts as the identity
+
+Recurrent cells, and the networks that make Hyena's filters, start in their own way.
 """
 
 from __future__ import annotations
@@ -14,13 +16,20 @@ import math
 from torch import nn
 
 from regard.config import ModelSettings
+from regard.layers.hyena import ImplicitFilter
 from regard.layers.positions import Positions
 
 
 def initialise(model: nn.Module, settings: ModelSettings, depth: int) -> None:
     """Set every weight of a model of `depth` blocks. Tie weights only after this."""
     paper = settings.initialisation == "paper"
+    filters = [module for module in model.modules() if isinstance(module, ImplicitFilter)]
+    own_ways = {id(part) for network in filters for part in network.modules()}
+    for network in filters:
+        network.initialise()
     for name, module in model.named_modules():
+        if id(module) in own_ways:
+            continue
         if isinstance(module, nn.Linear):
             adds = name.endswith(("to_out", "contract"))  # to the residual stream
             if paper:

@@ -196,6 +196,7 @@ STARTERS = {
     "masked": ("bert-small", "Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU."),
     "classify-text": ("starter-classify", "Edit data.train; the rest works as it is for some 1,000 to 100,000 texts."),
     "embeddings": ("words", "Edit data.text; the rest works as it is for some 1 to 1,000 MB of text."),
+    "synthetic": ("recall", "Edit [synthetic] and model.mixer; no files are needed."),
 }
 
 

@@ -28,6 +28,10 @@ def open_run(path: Path | str, device: str = "auto") -> Run:
         from regard.runs.classification import ClassificationRun
 
         return ClassificationRun(path, device)
+    if task == "synthetic":
+        from regard.runs.synthetic import SyntheticRun
+
+        return SyntheticRun(path, device)
     from regard.runs.embeddings import EmbeddingsRun
 
     return EmbeddingsRun(path, device)

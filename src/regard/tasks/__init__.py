@@ -25,6 +25,10 @@ def task_class(task: Task) -> Any:
         from regard.tasks.classify import ClassificationTask
 
         return ClassificationTask
+    if task == "synthetic":
+        from regard.tasks.synthetic import SyntheticTask
+
+        return SyntheticTask
     from regard.tasks.embeddings import EmbeddingsTask
 
     return EmbeddingsTask

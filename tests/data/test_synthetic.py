@@ -1,0 +1,222 @@
+"""Made-up sequences: their answers, worked out again slowly; and that they are the same whenever they are asked for."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from regard.config import SyntheticSettings
+from regard.data.batch import DataState
+from regard.data.synthetic import (
+    FIRST,
+    MARK,
+    SyntheticStream,
+    chance,
+    held_out,
+    sequences,
+    spell,
+    vocabulary_size,
+)
+from regard.data.tokenizers import PAD, START
+from regard.errors import UsageError
+from regard.recipes import validate
+
+RECALL = ["recall", "recall-multi", "recall-one-shot"]
+ALL = ["copy", "reverse", "sort", *RECALL]
+
+
+def settings(kind: str, **changes) -> SyntheticSettings:
+    return SyntheticSettings(**({"kind": kind, "vocabulary": 8, "length": 24, "test_sequences": 50} | changes))
+
+
+def made(given: SyntheticSettings, rows: int = 200, training: bool = False) -> list[tuple[list[int], list[int]]]:
+    """Sequences as (tokens, labels)."""
+    batch = sequences(given, rows, np.random.default_rng(4), training)
+    assert batch.tokens_BT.dtype == batch.labels_BT.dtype == torch.int64
+    assert batch.tokens_BT.shape == batch.labels_BT.shape == (rows, given.length - 1)
+    return list(zip(batch.tokens_BT.tolist(), batch.labels_BT.tolist(), strict=True))
+
+
+def first_batches(stream: SyntheticStream, state: DataState, count: int) -> list:
+    return list(itertools.islice(stream.batches(state), count))
+
+
+def same(first, second) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first.tensors(), second.tensors(), strict=True))
+
+
+# --- The kinds -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["copy", "reverse", "sort"])
+def test_the_answer_follows_from_the_symbols_before_the_mark(kind):
+    for tokens, labels in made(settings(kind)):
+        count = 11  # of 24 tokens, after <start> and the mark
+        assert tokens[0] == START and tokens[count + 1] == MARK
+        symbols = tokens[1 : count + 1]
+        assert all(FIRST <= symbol < FIRST + 8 for symbol in symbols)
+        answer = {"copy": symbols, "reverse": symbols[::-1], "sort": sorted(symbols)}[kind]
+        assert labels == [PAD] * (count + 1) + answer
+        assert tokens[count + 2 :] == answer[:-1]
+
+
+def test_symbols_are_drawn_with_repetition_and_all_occur():
+    rows = [tokens[1:12] for tokens, _ in made(settings("copy"))]
+    assert any(len(set(row)) < len(row) for row in rows)
+    assert {symbol for row in rows for symbol in row} == set(range(FIRST, FIRST + 8))
+
+
+def expected_recall(tokens: list[int], every: bool) -> list[int]:
+    """The labels of pairs, by a dictionary that is filled as they are read."""
+    values: dict[int, int] = {}
+    labels = [PAD] * len(tokens)
+    for place in range(0, len(tokens) - 1, 2):
+        key, value = tokens[place], tokens[place + 1]
+        assert FIRST <= key < FIRST + 4 <= value < FIRST + 8
+        if key in values:
+            assert values[key] == value  # one value a key
+            labels[place] = value if every else PAD
+        values[key] = value
+    assert len(set(values.values())) == len(values)  # and one key a value
+    labels[-1] = values[tokens[-1]]  # the last key has occurred
+    return labels
+
+
+@pytest.mark.parametrize(
+    ("kind", "learn_from", "training", "every"),
+    [
+        ("recall", "query", False, False),
+        ("recall", "query", True, False),
+        ("recall", "all", False, False),  # what is measured stays the same
+        ("recall", "all", True, True),
+        ("recall-multi", "query", False, True),
+        ("recall-multi", "query", True, True),
+    ],
+)
+def test_the_value_of_a_key_is_the_one_it_had_before(kind, learn_from, training, every):
+    for tokens, labels in made(settings(kind, learn_from=learn_from), training=training):
+        assert labels == expected_recall(tokens, every)
+
+
+def test_every_sequence_has_its_own_dictionary():
+    seen = {(tokens[-1], labels[-1]) for tokens, labels in made(settings("recall"))}
+    assert len(seen) == 4 * 4
+
+
+def test_the_last_key_is_any_that_occurred_each_as_likely():
+    # Two pairs and a query: where both keys are the same there is no choice; else it is even.
+    rows = [tokens for tokens, _ in made(settings("recall", length=6), rows=4000) if tokens[0] != tokens[2]]
+    share = np.mean([tokens[-1] == tokens[0] for tokens in rows])
+    assert 0.45 < share < 0.55
+
+
+@pytest.mark.parametrize("length", [10, 24])
+def test_in_one_shot_every_key_occurs_exactly_once_before_the_query(length):
+    places = set()
+    for tokens, labels in made(settings("recall-one-shot", length=length), rows=400):
+        body, query = tokens[:-1], tokens[-1]
+        values = {}
+        for key in range(FIRST, FIRST + 4):
+            assert body.count(key) == 1
+            values[key] = body[body.index(key) + 1]
+            places.add(body.index(key))
+        assert sorted(values.values()) == list(range(FIRST + 4, FIRST + 8))
+        assert body.count(MARK) == length - 2 - 8  # nothing else stands there
+        assert labels == [PAD] * (length - 2) + [values[query]]
+    assert places == set(range(0, 8, 2) if length == 10 else range(length - 3))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_chance_is_what_a_guess_among_the_possible_answers_gets(kind):
+    given = settings(kind)
+    answers = [label for _, labels in made(given, rows=500) for label in labels if label != PAD]
+    possible = sorted(set(answers))
+    assert chance(given) == 100 / len(possible)
+    guesses = np.random.default_rng(1).choice(possible, len(answers))
+    assert 100 * np.mean(guesses == answers) == pytest.approx(chance(given), abs=6)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_all_tokens_are_in_the_vocabulary_and_are_spelled_apart(kind):
+    given = settings(kind)
+    used = {token for tokens, labels in made(given) for token in tokens + labels}
+    assert max(used) == vocabulary_size(given) - 1
+    assert len({spell(given, token) for token in used}) == len(used)
+
+
+# --- The stream ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_stream_goes_on_from_the_middle_with_the_same_batches(kind):
+    whole = first_batches(SyntheticStream(settings(kind), 6, seed=3), DataState(), 5)
+    rest = first_batches(SyntheticStream(settings(kind), 6, seed=3), whole[1][1], 3)
+    assert [state for _, state in whole[2:]] == [state for _, state in rest]
+    assert all(same(first, second) for (first, _), (second, _) in zip(whole[2:], rest, strict=True))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_no_sequence_comes_twice_in_training_nor_in_validation_or_test(kind):
+    given = settings(kind, vocabulary=20, length=40)
+    batches = [batch for batch, _ in first_batches(SyntheticStream(given, 50, seed=3), DataState(), 20)]
+    batches += [held_out(given, "valid"), held_out(given, "test")]
+    rows = [tuple(row) for batch in batches for row in batch.tokens_BT.tolist()]
+    assert len(rows) == 1100
+    assert len(set(rows)) == len(rows)
+
+
+def test_another_seed_gives_other_training_sequences():
+    [(first, _)] = first_batches(SyntheticStream(settings("copy"), 6, seed=3), DataState(), 1)
+    [(second, _)] = first_batches(SyntheticStream(settings("copy"), 6, seed=4), DataState(), 1)
+    assert not same(first, second)
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_held_out_sequences_are_fixed_and_as_many_as_asked_for(split):
+    first = held_out(settings("recall"), split)
+    assert len(first.tokens_BT) == 50
+    assert same(first, held_out(settings("recall", learn_from="all"), split))
+
+
+# --- Settings --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"vocabulary": 2}, "vocabulary"),
+        ({"vocabulary": 9}, "vocabulary = 9 is odd"),
+        ({"length": 25}, "length = 25 is odd"),
+        ({"length": 2}, "length"),
+        ({"kind": "recall-one-shot", "length": 8}, "length = 8 has no room"),
+    ],
+)
+def test_sequences_that_cannot_be_made_are_refused(changes, named):
+    with pytest.raises(UsageError) as caught:
+        validate({"task": "synthetic", "synthetic": {"kind": "recall", "vocabulary": 8, "length": 24} | changes})
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("training", "named"),
+    [
+        ({"tokens_per_batch": 23}, "synthetic.length = 24"),
+        ({"tokens_per_batch": 72, "micro_batches": 4}, "only 3 rows"),
+        ({"select": "bleu"}, "bleu"),
+    ],
+)
+def test_training_that_does_not_fit_the_sequences_is_refused(training, named):
+    with pytest.raises(UsageError) as caught:
+        validate({"task": "synthetic", "synthetic": {"length": 24}, "training": training})
+    assert named in str(caught.value)
+
+
+def test_a_batch_is_measured_in_whole_sequences_whatever_the_length_of_rows_of_text():
+    config = validate({"task": "synthetic", "synthetic": {"length": 24}, "training": {"tokens_per_batch": 24}})
+    assert config.training.tokens_per_batch < config.training.row_length
+
+
+def test_filters_of_hyena_are_made_for_the_length_of_the_sequences():
+    given = {"task": "synthetic", "synthetic": {"length": 24}, "model": {"mixer": "hyena"}}
+    assert validate(given).model.hyena_filter_length == 24
