@@ -20,7 +20,7 @@ from safetensors import safe_open
 import regard as api
 
 VERBS = ["demo", "recipes", "init", "train", "doctor", "evaluate", "translate", "generate", "fill", "classify"]
-VERBS += ["explain", "embeddings", "tokenize"]
+VERBS += ["explain", "embeddings", "tokenize", "markov", "compare", "bench"]
 LINES = ["The dog sees a cat.", "", "An old farmer helps the child.", "   ", "The cat sleeps.", "A child reads.", ""]
 
 

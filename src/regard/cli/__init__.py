@@ -9,6 +9,8 @@ from regard.cli import using  # isort: split
 
 from regard.cli import looking  # isort: split
 
+from regard.cli import measuring  # isort: split
+
 from regard.cli.app import main
 
-__all__ = ["looking", "main", "training", "using"]
+__all__ = ["looking", "main", "measuring", "training", "using"]

@@ -34,7 +34,7 @@ def evaluate(
     """Score a run on held-out data.
 
     A translator: BLEU cased and lower-cased, and chrF, each with its 95 % interval and sacreBLEU's signature.
-    A language model: loss, perplexity, bits per byte. A classifier: accuracy, macro-F1, a confusion picture,
+    A language model: loss, perplexity, bits per byte. Made-up sequences: accuracy. A classifier: accuracy, macro-F1, a confusion picture,
     and what bags of words with a linear classifier reach on the same texts.
     """
     if split not in ("test", "valid"):
@@ -49,7 +49,7 @@ def evaluate(
         options["beam"] = beam
     if output is not None and RunFolder.open(run).read_config().task not in ("translate", "classify-text"):
         raise UsageError(
-            "There is nothing to write.", "This run is scored on running text, and puts out nothing.", "Leave out -o."
+            "There is nothing to write.", "Only translations and labels can be written.", "Leave out -o."
         )
     for path in files or []:
         if not path.exists():

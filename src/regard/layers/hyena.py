@@ -76,7 +76,7 @@ class Hyena(nn.Module):
     def prefill(self, x_BTD: Tensor, context: Context, state: HyenaState) -> Tensor:
         """`forward`, and what it convolved kept for the steps to come."""
         c_BCT = self.to_streams(x_BTD).transpose(1, 2)
-        state.recent_NCS = F.pad(c_BCT, (SHORT - 1, 0))[..., 1 - SHORT :]
+        state.recent_NCS = F.pad(c_BCT, (SHORT - 1, 0))[..., 1 - SHORT :].clone()
         v_BDT, *gates = self.short(c_BCT).chunk(self.order + 1, dim=1)
         y_BDT = self._gated(v_BDT, gates, lambda n, z_BDT: state.convolutions[n].prefill(z_BDT))
         return self.to_out(y_BDT.transpose(1, 2))

@@ -89,6 +89,7 @@ def _write_summary(
 def _readme(folder: RunFolder, summary: dict[str, Any]) -> str:
     figures = "\n".join(f"| {name} | {value:.4g} |" for name, value in summary["metrics"].items())
     commands = "\n".join(summary["next"])
+    vocabulary = ", `tokenizer.json` its vocabulary" if (folder.path / "tokenizer.json").exists() else ""
     return f"""# {folder.path.name}
 
 Trained with Regard from the recipe `{summary["recipe"]}` ({summary["task"]}): {summary["steps"]:,} steps,
@@ -102,6 +103,6 @@ Trained with Regard from the recipe `{summary["recipe"]}` ({summary["task"]}): {
 {commands}
 ```
 
-`model.safetensors` and `config.json` are the model, `tokenizer.json` its vocabulary, `config.toml` every
-setting, `metrics.jsonl` the course of training, `checkpoints/` what `--resume` goes on from.
+`model.safetensors` and `config.json` are the model{vocabulary}, `config.toml` every setting,
+`metrics.jsonl` the course of training, `checkpoints/` what `--resume` goes on from.
 """

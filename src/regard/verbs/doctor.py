@@ -45,6 +45,9 @@ def examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[st
             found["advice"] = _advice(found["data"])
         elif config.task == "classify-text":
             found["data"], found["advice"] = _labelled(config)
+        elif config.task == "synthetic":
+            found["data"] = config.synthetic.model_dump()
+            found["advice"] = ["There are no files to check: sequences are made up."]
         else:
             found["data"], found["advice"] = _text(config)
     return found
@@ -215,7 +218,7 @@ def _listed(data: dict[str, Any], indent: str = "") -> list[str]:
         elif isinstance(value, dict):
             lines += [f"{indent}{name}", *_listed(value, indent + "  ")]
         else:
-            lines.append(f"{indent}{name:<24}{value:,}")
+            lines.append(f"{indent}{name:<24}{value if isinstance(value, str) else f'{value:,}'}")
     return lines
 
 
