@@ -5,7 +5,8 @@
 
 Forward + backward: one layer, batch 1, width 768, 12 heads, bfloat16, compiled and captured in a CUDA graph, as the
 trainer runs it; the median of `--rounds` replays, in turn, with the spread. Exactness: the long convolution and its
-gradients in float32 against float64. Decoding: all tokens from the first to `--positions`, one layer, three ways:
+gradients in float32 against float64. Decoding: all tokens from the first to `--positions`, float32, three ways, the
+whole layer (with its two matrices) and the convolution alone; "at the end" is the mean of the last 1,024 tokens:
 
     tiled    exact, as `regard generate` does it
     naive    exact, one sum over all inputs so far for every token (the cache is the inputs)
@@ -43,7 +44,7 @@ def whole(length: int, device: str) -> Context:
 
 
 def captured(layer: torch.nn.Module, width: int, length: int):
-    """Forward and backward of one sequence as a CUDA graph."""
+    """Forward and backward of one sequence as a CUDA graph, what it works on, and the most memory it holds."""
     layer.compile(dynamic=False)
     x = torch.randn(1, length, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     gradient = torch.randn_like(x)
@@ -65,10 +66,11 @@ def captured(layer: torch.nn.Module, width: int, length: int):
     before = torch.cuda.memory_allocated()
     with torch.cuda.graph(graph):
         run()
-    return graph, torch.cuda.max_memory_allocated() - before
+    return (graph, layer, x, gradient, context), torch.cuda.max_memory_allocated() - before
 
 
-def milliseconds(graph: torch.cuda.CUDAGraph) -> float:
+def milliseconds(captured: tuple) -> float:
+    graph = captured[0]
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     graph.replay()
@@ -127,44 +129,52 @@ def decoding(width: int, positions: int, device: str) -> dict:
     torch.manual_seed(1)
     hyena = Hyena(settings(width, positions, "hyena"), causal=True).to(device).eval()
     x = torch.randn(1, positions, width, device=device)
+    h_DK = hyena.filters(positions)[0][0]
 
-    def finish() -> float:
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    def decode(kind: type[TiledConvolution] | type[NaiveConvolution]) -> tuple[float, torch.Tensor]:
+    def layer(kind: type) -> tuple[float, float, torch.Tensor]:
         state = hyena.start(1, positions, x)
-        state.convolutions = [kind(h_DK, 1) for h_DK, _ in hyena.filters(positions)]
-        for t in range(64):  # warm
-            hyena.step(x[:, t], state)
-        state = hyena.start(1, positions, x)
-        state.convolutions = [kind(h_DK, 1) for h_DK, _ in hyena.filters(positions)]
-        started = finish()
-        outputs = [hyena.step(x[:, t], state) for t in range(positions)]
-        return finish() - started, torch.stack(outputs, 1)
+        state.convolutions = [kind(h_DK, 1)]
+        return timed(lambda t: hyena.step(x[:, t], state))
 
-    context = whole(positions, device)
-    expected = hyena(x, context)
-    tiled, tiled_output = decode(TiledConvolution)
-    naive, naive_output = decode(NaiveConvolution)
-    started, timed = finish(), range(63, positions, 64)
-    for t in timed:
+    def convolution(kind: type) -> tuple[float, float, torch.Tensor]:
+        alone = kind(h_DK, 1)
+        return timed(lambda t: alone.step(x[:, t]))
+
+    def timed(step) -> tuple[float, float, torch.Tensor]:
+        """Microseconds a token, over all and over the last 1,024; and the outputs."""
+        late = max(0, positions - 1024)
+        times, outputs = [now(device)], []
+        for t in range(positions):
+            outputs.append(step(t))
+            if t + 1 in (late, positions):
+                times.append(now(device))
+        whole_time, end_time = times[-1] - times[0], times[-1] - times[-2]
+        return whole_time / positions * 1e6, end_time / (positions - late) * 1e6, torch.stack(outputs, 1)
+
+    layer(TiledConvolution)  # warm
+    expected = hyena(x, whole(positions, device))
+    found: dict = {"device": device, "positions": positions, "width": width}
+    for name, run in (("layer", layer), ("convolution", convolution)):
+        (tiled, tiled_end, output), (naive, naive_end, other) = run(TiledConvolution), run(NaiveConvolution)
+        found |= {f"{name}_tiled_us": tiled, f"{name}_naive_us": naive, f"{name}_ratio": naive / tiled}
+        found |= {f"{name}_tiled_us_at_the_end": tiled_end, f"{name}_naive_us_at_the_end": naive_end}
+        found |= {f"{name}_ratio_at_the_end": naive_end / tiled_end}
+        if name == "layer":
+            found["largest_difference_to_forward"] = float((output - expected).abs().max())
+            found["largest_difference_of_naive"] = float((other - expected).abs().max())
+            found["largest_output"] = float(expected.abs().max())
+    some = range(63, positions, 256)
+    started = now(device)
+    for t in some:
         hyena(x[:, : t + 1], whole(t + 1, device))
-    prefix = (finish() - started) / len(timed) * positions
-    return {
-        "device": device,
-        "positions": positions,
-        "width": width,
-        "tiled_us_a_token": tiled / positions * 1e6,
-        "naive_us_a_token": naive / positions * 1e6,
-        "whole_us_a_token": prefix / positions * 1e6,
-        "naive_over_tiled": naive / tiled,
-        "whole_over_tiled": prefix / tiled,
-        "largest_difference_to_forward": float((tiled_output - expected).abs().max()),
-        "largest_difference_of_naive": float((naive_output - expected).abs().max()),
-        "largest_output": float(expected.abs().max()),
-    }
+    found["whole_prefix_us"] = (now(device) - started) / len(some) * 1e6
+    return found
+
+
+def now(device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def main() -> None:

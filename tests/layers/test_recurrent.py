@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from regard.config import ModelSettings
+from regard.layers import additive
 from regard.layers.additive import AdditiveAttention
 from regard.layers.attention import Attention
 from regard.layers.context import Context, Memory
@@ -66,6 +67,22 @@ def test_additive_attention_is_the_formula():
             weights = torch.stack(scores).softmax(0)
             gathered = sum(weight * states[b, j] for weight, j in zip(weights, seen, strict=True))
             torch.testing.assert_close(found[b, i], layer.to_out(gathered), atol=1e-5, rtol=0)
+
+
+def test_additive_attention_in_parts_gives_the_same(monkeypatch):
+    torch.manual_seed(3)
+    layer = AdditiveAttention(settings())
+    x, states = torch.randn(B, T, D, requires_grad=True), torch.randn(B, S, D)
+    context = Context.of(None, torch.arange(T)[None], True, Memory(states, torch.ones(B, 1, T, S, dtype=torch.bool)))
+
+    def outcome() -> list[torch.Tensor]:
+        y = layer(x, context)
+        return [y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])]
+
+    at_once = outcome()
+    monkeypatch.setattr(additive, "LARGEST_SUMS", 2 * states.numel())  # two queries at a time
+    for found, wanted in zip(outcome(), at_once, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("causal", [True, False])

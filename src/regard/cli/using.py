@@ -34,8 +34,8 @@ def evaluate(
     """Score a run on held-out data.
 
     A translator: BLEU cased and lower-cased, and chrF, each with its 95 % interval and sacreBLEU's signature.
-    A language model: loss, perplexity, bits per byte. Made-up sequences: accuracy. A classifier: accuracy, macro-F1, a confusion picture,
-    and what bags of words with a linear classifier reach on the same texts.
+    A language model: loss, perplexity, bits per byte. A classifier: accuracy, macro-F1, a confusion picture,
+    and what bags of words with a linear classifier reach on the same texts. Made-up sequences: accuracy.
     """
     if split not in ("test", "valid"):
         raise UsageError(f"There is no split '{split}'.", "Held-out data is test or valid.", "Use --split test.")
@@ -48,9 +48,7 @@ def evaluate(
         must_be(run, "translate")
         options["beam"] = beam
     if output is not None and RunFolder.open(run).read_config().task not in ("translate", "classify-text"):
-        raise UsageError(
-            "There is nothing to write.", "Only translations and labels can be written.", "Leave out -o."
-        )
+        raise UsageError("There is nothing to write.", "Only translations and labels can be written.", "Leave out -o.")
     for path in files or []:
         if not path.exists():
             raise RegardError(f"The file '{path}' is missing.", "It was named as test data.", "Check the path.")

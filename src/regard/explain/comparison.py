@@ -66,5 +66,5 @@ def _final(axis: Axes, variants: Sequence[Trained], figure: str) -> None:
         axis.scatter(values, [place - 0.18] * len(values), color=color, s=9, alpha=0.6)
     axis.set_yticks(range(len(variants)), [variant.name for variant in reversed(variants)])
     axis.set_ylim(-0.6, len(variants) - 0.4)
-    axis.set_title(f"{figure.replace('_', ' ')} on held-out data, mean and 95 % interval")
+    axis.set_title(f"{figure.replace('_', ' ')} held out, 95 % interval")
     axis.grid(alpha=0.3, axis="x")

@@ -19,6 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from regard.config import ModelSettings
 from regard.layers.context import Context
 
+LARGEST_SUMS = 1 << 26  # numbers
+
 
 class AdditiveAttention(nn.Module):
     def __init__(self, settings: ModelSettings):
@@ -48,11 +50,18 @@ class AdditiveAttention(nn.Module):
     def weights(self, x_BTD: Tensor, keys_BSD: Tensor, mask_BTS: Tensor) -> Tensor:
         """α: [B, T, S]."""
         queries_BTD = self.to_query(x_BTD)
+        # The sums of all pairs are D times as large as the scores: made for some queries at a time, and made anew for
+        # the gradient instead of kept.
+        at_once = max(1, LARGEST_SUMS // max(1, keys_BSD.numel()))
+        parts = queries_BTD.split(at_once, dim=1)
         if torch.is_grad_enabled():
-            # The sums of all pairs are D times as large as the scores: made anew for the gradient, not kept.
-            scores_BTS = checkpoint(self._scores, queries_BTD, keys_BSD, use_reentrant=False, preserve_rng_state=False)
+            scores = [
+                checkpoint(self._scores, part, keys_BSD, use_reentrant=False, preserve_rng_state=False)
+                for part in parts
+            ]
         else:
-            scores_BTS = self._scores(queries_BTD, keys_BSD)
+            scores = [self._scores(part, keys_BSD) for part in parts]
+        scores_BTS = torch.cat(scores, dim=1) if len(scores) > 1 else scores[0]
         return scores_BTS.masked_fill(~mask_BTS, -torch.inf).softmax(dim=-1).to(keys_BSD.dtype)
 
     def _scores(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:

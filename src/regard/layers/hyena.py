@@ -67,16 +67,18 @@ class Hyena(nn.Module):
 
     def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> HyenaState:
         """The state before the first position."""
-        recent_NCS = like.new_zeros(rows, len(self.short.bias_C), SHORT - 1)
+        nothing_NC = like.new_zeros(rows, len(self.short.bias_C))
+        convolutions: Sequence[TiledConvolution | ModalConvolution]
         if self.distilled:
-            return HyenaState(recent_NCS, [ModalConvolution(modes, rows) for modes in self.distilled])
-        filters = [h_DK for h_DK, _ in self.filters(max_length)]
-        return HyenaState(recent_NCS, [TiledConvolution(h_DK, rows) for h_DK in filters])
+            convolutions = [ModalConvolution(modes, rows) for modes in self.distilled]
+        else:
+            convolutions = [TiledConvolution(h_DK, rows) for h_DK, _ in self.filters(max_length)]
+        return HyenaState([nothing_NC] * (SHORT - 1), convolutions)
 
     def prefill(self, x_BTD: Tensor, context: Context, state: HyenaState) -> Tensor:
         """`forward`, and what it convolved kept for the steps to come."""
         c_BCT = self.to_streams(x_BTD).transpose(1, 2)
-        state.recent_NCS = F.pad(c_BCT, (SHORT - 1, 0))[..., 1 - SHORT :].clone()
+        state.recent = list(F.pad(c_BCT, (SHORT - 1, 0))[..., 1 - SHORT :].clone().unbind(-1))
         v_BDT, *gates = self.short(c_BCT).chunk(self.order + 1, dim=1)
         y_BDT = self._gated(v_BDT, gates, lambda n, z_BDT: state.convolutions[n].prefill(z_BDT))
         return self.to_out(y_BDT.transpose(1, 2))
@@ -145,9 +147,12 @@ class ShortConvolution(nn.Module):
         return total
 
     def step(self, c_NC: Tensor, state: HyenaState) -> Tensor:
-        seen_NCS = torch.cat([state.recent_NCS, c_NC[..., None]], dim=-1)
-        state.recent_NCS = seen_NCS[..., 1:]
-        return (seen_NCS * self.weight_C1S[:, 0]).sum(-1) + self.bias_C
+        seen = [*state.recent, c_NC]
+        state.recent = seen[1:]
+        total: Tensor = self.bias_C
+        for place, x_NC in enumerate(seen):
+            total = total + self.weight_C1S[:, 0, place] * x_NC
+        return total
 
 
 class ImplicitFilter(nn.Module):
@@ -197,11 +202,11 @@ class ImplicitFilter(nn.Module):
 class HyenaState:
     """The last inputs of the short convolution, and all that the long ones must remember."""
 
-    recent_NCS: Tensor
+    recent: list[Tensor]  # [N, C] each, the latest last
     convolutions: Sequence[TiledConvolution | ModalConvolution]
 
     def select(self, rows_N: Tensor) -> None:
         """Keep these rows, in this order; a row may be kept more than once."""
-        self.recent_NCS = self.recent_NCS[rows_N]
+        self.recent = [c_NC[rows_N] for c_NC in self.recent]
         for convolution in self.convolutions:
             convolution.select(rows_N)

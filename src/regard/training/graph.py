@@ -31,11 +31,14 @@ class Backward:
         self.model, self.loss, self.hardware = model, loss, hardware
         self.compiled = hardware.compile
         self.graphs: dict[tuple[torch.Size, ...], _Captured] = {}
+        if hardware.device.type == "cuda":
+            # One after the other, never two at a time, graphs of all shapes can work in the same memory.
+            self.stream, self.pool = torch.cuda.Stream(hardware.device), torch.cuda.graph_pool_handle()
 
     def __call__(self, batch: Any, targets: int) -> Tensor:
         if self.hardware.device.type != "cuda":
             return self.compute(batch, torch.tensor(1 / targets))
-        # Micro-batches may differ by a row, so there may be two shapes.
+        # There may be several: rows of one sentence come in a few lengths, and micro-batches may differ by a row.
         shapes = tuple(tensor.shape for tensor in batch.tensors())
         if shapes not in self.graphs:
             self.graphs[shapes] = _Captured(self, batch)
@@ -78,7 +81,7 @@ class _Captured:
         self.scale = torch.zeros((), device=device)
         gradients = [parameter.grad for parameter in backward.model.parameters()]
         kept = [gradient.clone() if gradient is not None else None for gradient in gradients]
-        stream = torch.cuda.Stream(device)
+        stream = backward.stream
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             # Lets libraries choose their kernels and gives every parameter a gradient; scaled by 0.
@@ -86,7 +89,7 @@ class _Captured:
                 backward.compute(self.batch, self.scale)
         torch.cuda.current_stream(device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, pool=backward.pool):
             self.loss = backward.compute(self.batch, self.scale)
         for parameter, before in zip(backward.model.parameters(), kept, strict=True):
             if parameter.grad is not None:
