@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.layers.convolution import long_convolution
+from regard.layers import convolution
+from regard.layers.convolution import fft_length, long_convolution
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -28,3 +29,15 @@ def test_time_need_not_lie_last_in_memory():
     torch.manual_seed(1)
     u, h = torch.randn(2, 300, 8, device="cuda").transpose(1, 2), torch.randn(8, 300, device="cuda")
     torch.testing.assert_close(long_convolution(u, h), long_convolution(u.contiguous(), h))
+
+
+def test_channels_in_groups_give_the_same(monkeypatch):
+    torch.manual_seed(2)
+    u, h = torch.randn(3, 8, 257, device="cuda", requires_grad=True), torch.randn(8, 257, device="cuda")
+    at_once = long_convolution(u, h)
+    (expected,) = torch.autograd.grad(at_once.square().sum(), u)
+    monkeypatch.setattr(convolution, "LARGEST_SPECTRUM", 3 * fft_length(2 * 257) * 4)
+    in_groups = long_convolution(u, h)
+    (found,) = torch.autograd.grad(in_groups.square().sum(), u)
+    torch.testing.assert_close(in_groups, at_once)
+    torch.testing.assert_close(found, expected)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LARGEST_SPECTRUM = 1 << 28  # complex numbers held at a time; more channels are done one group after the other
+LARGEST_SPECTRUM = 1 << 25  # numbers transformed at a time; more channels are done one group after the other
 
 
 def long_convolution(u_BDT: Tensor, h_DK: Tensor, back_DK: Tensor | None = None) -> Tensor:
@@ -49,10 +49,11 @@ def fft_length(least: int) -> int:
 def convolve(u_BDT: Tensor, h_DK: Tensor) -> Tensor:
     """Around a circle of at least 2T places; the first T of them: [B, D, T]."""
     size, length = fft_length(2 * u_BDT.shape[-1]), u_BDT.shape[-1]
+    groups = _groups(u_BDT, size)
     if fused := _fused(u_BDT):
-        return fused.convolve(u_BDT, h_DK, size)
+        return fused.convolve(u_BDT, h_DK, size, groups)
     parts = []
-    for channels in _groups(u_BDT, size):
+    for channels in groups:
         spectrum_BDF = _spectrum(u_BDT[:, channels], size) * _spectrum(h_DK[channels], size)
         parts.append(torch.fft.irfft(spectrum_BDF, n=size)[..., :length].to(u_BDT.dtype))
     return _joined(parts, dim=1)
@@ -67,10 +68,11 @@ def _(u_BDT: Tensor, h_DK: Tensor) -> Tensor:
 def convolve_backward(gradient_BDT: Tensor, u_BDT: Tensor, h_DK: Tensor) -> tuple[Tensor, Tensor]:
     """The spectra are made anew: kept, they would take eight times the memory of the input."""
     size, length, taps = fft_length(2 * u_BDT.shape[-1]), u_BDT.shape[-1], h_DK.shape[-1]
+    groups = _groups(u_BDT, size)
     if fused := _fused(u_BDT):
-        return fused.convolve_backward(gradient_BDT, u_BDT, h_DK, size)
+        return fused.convolve_backward(gradient_BDT, u_BDT, h_DK, size, groups)
     of_u, of_h = [], []
-    for channels in _groups(u_BDT, size):
+    for channels in groups:
         g_BDF = _spectrum(gradient_BDT[:, channels], size)
         # Convolution's transpose is correlation: the conjugate spectrum.
         back_BDF = g_BDF * _spectrum(h_DK[channels], size).conj()
@@ -114,7 +116,7 @@ def _spectrum(x: Tensor, size: int) -> Tensor:
 def _groups(u_BDT: Tensor, size: int) -> list[slice]:
     """Channels that are transformed together."""
     rows, channels, _ = u_BDT.shape
-    together = max(1, LARGEST_SPECTRUM // (rows * size))
+    together = max(2, LARGEST_SPECTRUM // (rows * size) // 2 * 2)  # even: a GPU takes them in pairs
     return [slice(first, min(first + together, channels)) for first in range(0, channels, together)]
 
 

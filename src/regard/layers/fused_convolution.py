@@ -13,6 +13,8 @@ Shapes: B rows · P pairs of channels · T positions · K taps of a filter · n 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -21,20 +23,30 @@ from torch import Tensor
 BLOCK = 1024
 
 
-def convolve(u_BDT: Tensor, h_DK: Tensor, size: int) -> Tensor:
-    """The first T of `size` places around the circle: [B, D, T]."""
-    z_BPn, h_1Pn = spectrum(u_BDT, size), spectrum(h_DK[None], size)
-    _over_frequencies(_multiply, z_BPn, h_1Pn)
-    return _unpacked(torch.fft.ifft(z_BPn, norm="forward"), u_BDT.shape[-1], u_BDT.dtype)
+def convolve(u_BDT: Tensor, h_DK: Tensor, size: int, groups: Sequence[slice]) -> Tensor:
+    """The first T of `size` places around the circle, some channels at a time: [B, D, T]."""
+    y_BDT = torch.empty_like(u_BDT, memory_format=torch.contiguous_format)
+    for channels in groups:
+        z_BPn, h_1Pn = spectrum(u_BDT[:, channels], size), spectrum(h_DK[None, channels], size)
+        _over_frequencies(_multiply, z_BPn, h_1Pn)
+        _unpack_into(y_BDT[:, channels], torch.fft.ifft(z_BPn, norm="forward"))
+    return y_BDT
 
 
-def convolve_backward(gradient_BDT: Tensor, u_BDT: Tensor, h_DK: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def convolve_backward(
+    gradient_BDT: Tensor, u_BDT: Tensor, h_DK: Tensor, size: int, groups: Sequence[slice]
+) -> tuple[Tensor, Tensor]:
     """The gradients of u and h; the spectra are made anew."""
-    g_BPn, u_BPn, h_1Pn = spectrum(gradient_BDT, size), spectrum(u_BDT, size), spectrum(h_DK[None], size)
-    _over_frequencies(_correlate, g_BPn, u_BPn, h_1Pn)
-    of_u = _unpacked(torch.fft.ifft(g_BPn, norm="forward"), u_BDT.shape[-1], u_BDT.dtype)
-    of_h = _unpacked(torch.fft.ifft(h_1Pn, norm="forward"), h_DK.shape[-1], h_DK.dtype)
-    return of_u, of_h[0]
+    of_u_BDT = torch.empty_like(u_BDT, memory_format=torch.contiguous_format)
+    of_h_DK = torch.empty_like(h_DK, memory_format=torch.contiguous_format)
+    for channels in groups:
+        g_BPn, u_BPn = spectrum(gradient_BDT[:, channels], size), spectrum(u_BDT[:, channels], size)
+        h_1Pn = spectrum(h_DK[None, channels], size)
+        _over_frequencies(_correlate, g_BPn, u_BPn, h_1Pn)
+        del u_BPn
+        _unpack_into(of_u_BDT[:, channels], torch.fft.ifft(g_BPn, norm="forward"))
+        _unpack_into(of_h_DK[None, channels], torch.fft.ifft(h_1Pn, norm="forward"))
+    return of_u_BDT, of_h_DK
 
 
 def spectrum(x_BDT: Tensor, size: int) -> Tensor:
@@ -43,16 +55,15 @@ def spectrum(x_BDT: Tensor, size: int) -> Tensor:
     z_BPn = torch.empty(rows, channels // 2, size, dtype=torch.complex64, device=x_BDT.device)
     grid = (triton.cdiv(size, BLOCK), channels // 2, rows)
     _pack[grid](x_BDT, torch.view_as_real(z_BPn), *x_BDT.stride(), length, size, channels // 2, BLOCK=BLOCK)
-    return torch.fft.fft(z_BPn, norm="backward")
+    return torch.fft.fft(z_BPn)
 
 
-def _unpacked(z_BPn: Tensor, length: int, kind: torch.dtype) -> Tensor:
-    """Real and imaginary parts as channels again, divided by n: [B, D, T]."""
+def _unpack_into(x_BDT: Tensor, z_BPn: Tensor) -> None:
+    """Real and imaginary parts, divided by n, as channels of x; its time must lie last in memory."""
     rows, pairs, size = z_BPn.shape
-    x_BDT = torch.empty(rows, 2 * pairs, length, dtype=kind, device=z_BPn.device)
+    length = x_BDT.shape[-1]
     grid = (triton.cdiv(length, BLOCK), pairs, rows)
-    _unpack[grid](torch.view_as_real(z_BPn), x_BDT, length, size, pairs, 1 / size, BLOCK=BLOCK)
-    return x_BDT
+    _unpack[grid](torch.view_as_real(z_BPn), x_BDT, *x_BDT.stride()[:2], length, size, pairs, 1 / size, BLOCK=BLOCK)
 
 
 def _over_frequencies(kernel: triton.JITFunction, *spectra: Tensor) -> None:
@@ -73,14 +84,14 @@ def _pack(x, z, row_stride, channel_stride, time_stride, length, size, pairs, BL
 
 
 @triton.jit
-def _unpack(z, x, length, size, pairs, scale, BLOCK: tl.constexpr):
+def _unpack(z, x, row_stride, channel_stride, length, size, pairs, scale, BLOCK: tl.constexpr):
     pair, row = tl.program_id(1), tl.program_id(2).to(tl.int64)
     t = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = t < length
     a, b = _load(z + (row * pairs + pair) * size * 2, t, inside)
-    x += (row * pairs + pair) * 2 * length
+    x += row * row_stride + 2 * pair.to(tl.int64) * channel_stride
     tl.store(x + t, (a * scale).to(x.dtype.element_ty), mask=inside)
-    tl.store(x + length + t, (b * scale).to(x.dtype.element_ty), mask=inside)
+    tl.store(x + channel_stride + t, (b * scale).to(x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
