@@ -87,8 +87,8 @@ def test_the_layer_is_gates_and_toeplitz_matrices(causal, recurrence):
     if recurrence == "paper":
         y = x3 * convolve(2, x2 * convolve(1, x1 * convolve(0, v)))
     else:
-        z = convolve(0, x1 * v) + hyena.skips[0, :, None] * (x1 * v)
-        y = x3 * (convolve(1, x2 * z) + hyena.skips[1, :, None] * (x2 * z))
+        z = convolve(0, x1 * v) + hyena.skips[0][:, None] * (x1 * v)
+        y = x3 * (convolve(1, x2 * z) + hyena.skips[1][:, None] * (x2 * z))
     expected = hyena.to_out(y.transpose(1, 2))
     torch.testing.assert_close(hyena(x, whole(causal=causal)), expected, atol=1e-5, rtol=0)
     assert bool((matrix(0).triu(1) == 0).all()) == causal

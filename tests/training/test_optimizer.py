@@ -5,6 +5,7 @@ import torch
 
 from regard.config import ModelSettings, TrainingSettings
 from regard.models.causal import Causal
+from regard.models.seq2seq import Seq2Seq
 from regard.training.optimizer import Optimizer, matrices_of_blocks
 
 SMALL = ModelSettings(layers=2, width=16, heads=2, feedforward=32, dropout=0.0, norm="pre")
@@ -70,3 +71,18 @@ def test_a_restored_optimizer_goes_on_as_if_it_had_not_stopped(kind: str):
         optimizer.step(0.001)
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("mixer", ["hyena", "gru"])
+def test_what_is_no_linear_map_is_left_to_adamw(mixer):
+    model = Seq2Seq(SMALL.model_copy(update={"mixer": mixer, "cross": "additive", "hyena_filter_length": 8}), 20, 20)
+    inside = {id(weight) for weight in matrices_of_blocks(model)}
+    names = {name for name, weight in model.named_parameters() if id(weight) in inside}
+    assert {"decoder.0.cross.to_key.weight", "encoder.1.feedforward.expand.weight"} <= names
+    assert ("decoder.0.mixer.forwards.weight_hh_l0" in names) == (mixer == "gru")
+    assert not [name for name in names if "filter" in name or "skips" in name or "energy" in name or "short" in name]
+    groups = Optimizer(model, settings()).parts[0][0].param_groups
+    decayed = {id(weight) for weight in groups[0]["params"]}
+    free = [name for name, weight in model.named_parameters() if "filter" in name or "skips" in name]
+    assert bool(free) == (mixer == "hyena")
+    assert not [name for name, weight in model.named_parameters() if name in free and id(weight) in decayed]

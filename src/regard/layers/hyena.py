@@ -48,7 +48,7 @@ class Hyena(nn.Module):
         channels = convolutions * self.width
         self.filter = ImplicitFilter(channels, self.width, settings)
         self.filter_ahead = None if causal else ImplicitFilter(channels, self.width, settings)
-        self.skips = None if paper else nn.Parameter(torch.randn(convolutions, self.width))
+        self.skips = None if paper else nn.ParameterList(torch.randn(self.width) for _ in range(convolutions))
         self.to_out = nn.Linear(self.width, self.width, bias=settings.bias)
         self.distilled: list[Modes] = []  # if there are any, decoding uses them in place of the filters
 
@@ -122,7 +122,7 @@ class Hyena(nn.Module):
             return z_BDT
         for n, x_BDT in enumerate(gates[:-1]):
             z_BDT = x_BDT * z_BDT
-            z_BDT = convolve(n, z_BDT) + self.skips[n, :, None].to(z_BDT.dtype) * z_BDT
+            z_BDT = convolve(n, z_BDT) + self.skips[n][:, None].to(z_BDT.dtype) * z_BDT
         return gates[-1] * z_BDT
 
 

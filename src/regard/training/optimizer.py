@@ -70,11 +70,11 @@ class Optimizer:
 
 
 def matrices_of_blocks(model: nn.Module) -> list[nn.Parameter]:
-    """The weights of the linear maps inside the blocks."""
+    """The weights of the linear maps inside the blocks; a map to a single number is a vector."""
     blocks = [module for module in model.modules() if isinstance(module, Block)]
     filters = {id(weight) for weight in weights_of_filters(model)}
-    matrices = [weight for block in blocks for weight in block.parameters() if weight.dim() == 2]
-    return [weight for weight in matrices if id(weight) not in filters]
+    weights = [weight for block in blocks for weight in block.parameters() if id(weight) not in filters]
+    return [weight for weight in weights if weight.dim() == 2 and min(weight.shape) > 1]
 
 
 def weights_of_filters(model: nn.Module) -> list[nn.Parameter]:
