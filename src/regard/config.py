@@ -171,7 +171,7 @@ class ModelSettings(Settings):
     norm_kind: Literal["layer", "rms"] = Field("layer", description="layer · rms (no mean, no bias)")
     query_key_norm: bool = Field(False, description="normalise queries and keys in every head")
     window: Positive = Field(
-        128, description="mixer local: a position sees this many back (and ahead, if it may), itself included"
+        64, description="mixer local: a position sees this many back (and ahead, if it may), itself included"
     )
     hyena_order: Positive = Field(2, le=8, description="mixer hyena: how many gates (N)")
     hyena_recurrence: Literal["paper", "public"] = Field(
@@ -180,12 +180,17 @@ class ModelSettings(Settings):
     )
     hyena_filter_length: NotNegative = Field(
         0,
+        le=1 << 24,
         description="mixer hyena: the length filters are made for, and beyond which they go on; 0: training.row_length",
     )
     hyena_filter_bands: NotNegative = Field(
-        8, description="mixer hyena: sines and cosines of time that filters are made from; fewer: smoother filters"
+        8,
+        le=1024,
+        description="mixer hyena: sines and cosines of time that filters are made from; fewer: smoother filters",
     )
-    hyena_filter_width: Positive = Field(64, description="mixer hyena: width of the network that makes the filters")
+    hyena_filter_width: Positive = Field(
+        64, le=16_384, description="mixer hyena: width of the network that makes the filters"
+    )
     bias: bool = Field(True, description="biases in the attention projections")
     feedforward_bias: bool = Field(True, description="biases in the feed-forward part")
     embedding_norm: bool = Field(False, description="normalise embeddings before the first block, as BERT does")
@@ -368,8 +373,10 @@ class SyntheticSettings(Settings):
         "recall",
         description="copy · reverse · sort · recall (the value of a key) · recall-one-shot · recall-multi",
     )
-    vocabulary: int = Field(30, ge=4, description="symbols; for recall, half of them are keys and half values")
-    length: int = Field(1024, ge=4, description="tokens of a whole sequence, its answer included")
+    vocabulary: int = Field(
+        30, ge=4, le=1 << 20, description="symbols; for recall, half of them are keys and half values"
+    )
+    length: int = Field(1024, ge=4, le=1 << 24, description="tokens of a whole sequence, its answer included")
     learn_from: Literal["query", "all"] = Field(
         "query",
         description="recall learns from: query (the last position) · all (every key that has occurred before)",

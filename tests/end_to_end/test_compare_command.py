@@ -211,3 +211,12 @@ def test_a_mistake_is_told_without_loading_torch(tiny_recipe: Path):
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
     assert shown.stdout.split("\n")[:2] == ["UsageError", "[]"]
+
+
+def test_a_comparison_of_made_up_sequences_goes_on_too(tmp_path: Path):
+    asked = ["compare", "reverse", "training.steps=4", "training.validate_every=4", "model.width=16", "model.heads=1"]
+    asked += ["model.layers=1", "--vary", "synthetic.kind=copy,sort", "--out", str(tmp_path / "out")]
+    regard(*asked, "--seeds", "1,", "--json")
+    again = regard(*asked, "--seeds", "1,2", "--json")
+    assert "2 of 4 trainings are finished already" in again.stderr
+    assert [variant["seeds"] for variant in json.loads(again.stdout)["variants"]] == [[1, 2], [1, 2]]

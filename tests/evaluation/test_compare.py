@@ -71,7 +71,7 @@ def test_only_differences_beyond_the_noise_are_called_so():
 
 def test_one_seed_is_said_to_be_too_few():
     found = compare("translate", [trained("a", 30), trained("b", 20)])
-    assert found["notes"] == ["One seed cannot tell a difference from noise; give --seeds 3 or more."]
+    assert found["notes"] == ["One seed of a variant cannot tell a difference from noise; train three or more."]
     assert "±" not in plain_table(found)
 
 

@@ -9,6 +9,7 @@ import torch
 
 import regard
 from regard.recipes import resolve
+from regard.tasks.common import without_effect
 from regard.training.checkpoint import read_tensors
 from tiny import CLASSIFY, TINY_TEXT
 
@@ -127,3 +128,13 @@ def test_a_distilled_hyena_says_how_far_off_it_is_and_still_writes(texts, tmp_pa
     assert model.generate("The ", temperature=0.0, max_tokens=50)[0][:5] == exact[0][:5]
     with pytest.raises(regard.errors.UsageError, match="exponentials"):
         model.distil(0)
+
+
+def test_settings_of_another_mixer_are_said_to_do_nothing():
+    def said(*changes: str) -> str:
+        return " ".join(without_effect(resolve("shakespeare-cpu", changes)))
+
+    assert said() == said("model.mixer=local") == said("model.mixer=hyena", "model.hyena_order=3") == ""
+    assert "model.hyena_order has no effect" in said("model.mixer=gru", "model.hyena_order=3")
+    assert "model.window has no effect" in said("model.window=4")
+    assert "local attention is then attention" in said("model.mixer=local", "model.window=128")

@@ -28,6 +28,8 @@ def explain(
     """
     if what not in ("positions", "toeplitz") and not text.strip():
         raise UsageError("A sentence is missing.", f"'{what}' is drawn for a sentence.", 'Add one: "A dog sleeps."')
+    if what in ("positions", "toeplitz") and text.strip():
+        raise UsageError("A sentence has no effect here.", f"'{what}' is drawn of the model alone.", "Leave it out.")
     if output.suffix.lower() != ".png":
         raise UsageError(f"'{output}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
     from regard.kinds import must_be

@@ -125,9 +125,15 @@ def compare(
         raise UsageError(
             f"--{given[0][0]} and --{given[1][0]} both say how long to train.", "Only one can hold.", "Leave one out."
         )
+    if (Path(what[0]) / "plan.json").is_file() and not (Path(what[0]) / "config.toml").is_file():
+        raise UsageError(
+            f"'{what[0]}' is a comparison.",
+            "What is compared is a recipe in variants, or runs.",
+            f"Give the command that made it to go on with it; its result is in '{what[0]}/comparison.md'.",
+        )
     others_are_runs = len(what) > 1 and not any("=" in each for each in what[1:])
     if not vary and not variant and ((Path(what[0]) / "config.toml").is_file() or others_are_runs):
-        if given or seeds or data or parallel:
+        if given or seeds or data or parallel or any("=" in each and not Path(each).exists() for each in what[1:]):
             raise UsageError(
                 "Runs that are trained already take no further settings.",
                 "Their seeds and steps are what they are.",

@@ -180,7 +180,7 @@ def notes(found: dict[str, Any]) -> list[str]:
     lines, figure = [], found["figure"].replace("_", " ")
     pairs = found["differences"]
     if any(pair["p"] is None for pair in pairs):
-        lines.append("One seed cannot tell a difference from noise; give --seeds 3 or more.")
+        lines.append("One seed of a variant cannot tell a difference from noise; train three or more.")
     for name in dict.fromkeys(pair["better"] for pair in pairs):
         own = [pair for pair in pairs if pair["better"] == name and pair["p"] is not None]
         told = [f"{pair['worse']} by {_short(pair['by'])} ({_chance(pair['p'])})" for pair in own if pair["p"] < LIKELY]
@@ -190,7 +190,7 @@ def notes(found: dict[str, Any]) -> list[str]:
         if said:
             lines.append(f"{name}: {'; '.join(said)}.")
     if sum(pair["p"] is not None for pair in pairs) > 3:
-        lines.append(f"Of {len(pairs)} pairs, noise alone makes one in twenty look different.")
+        lines.append(f"{len(pairs)} pairs were looked at; noise alone makes one pair in twenty look different.")
     return lines
 
 

@@ -93,7 +93,9 @@ def positions_heatmap(codes: ArrayLike, path: Path, title: str) -> None:
     save(figure, path)
 
 
-def matrix_grid(matrices: Sequence[Sequence[ArrayLike]], channels: Sequence[int], path: Path, title: str) -> None:
+def matrix_grid(
+    matrices: Sequence[Sequence[ArrayLike]], layers: Sequence[str], channels: Sequence[int], path: Path, title: str
+) -> None:
     """One small picture for each layer and channel: what position t (down) takes from position s (across)."""
     figure, axes = plt.subplots(
         len(matrices),
@@ -107,7 +109,7 @@ def matrix_grid(matrices: Sequence[Sequence[ArrayLike]], channels: Sequence[int]
             axis = axes[layer][place]
             largest = float(np.abs(np.asarray(matrix)).max()) or 1.0
             axis.imshow(matrix, cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest")
-            axis.set_title(f"layer {layer + 1} · channel {channels[place] + 1}", fontsize=7)
+            axis.set_title(f"{layers[layer]} · channel {channels[place] + 1}", fontsize=7)
             axis.tick_params(labelsize=6)
     figure.suptitle(title, fontsize=9)
     save(figure, path)

@@ -89,11 +89,16 @@ class Modes:
     HANKEL = 256  # rows and columns of the matrix that the poles are found from
 
     @classmethod
+    def most(cls, taps: int) -> int:
+        """How many exponentials can be told apart in so many taps."""
+        return max(2, min(cls.HANKEL, (taps + 1) // 2)) - 1
+
+    @classmethod
     def fit(cls, h_DK: Tensor, modes: int) -> Modes:
         """Poles from the directions that shifted pieces of a filter span (Kung, 1978); residues by least squares."""
         h = h_DK.detach().double().cpu()
         taps = h.shape[1]
-        rows = max(2, min(cls.HANKEL, (taps + 1) // 2))
+        rows = cls.most(taps) + 1
         modes = min(modes, rows - 1)
         hankel_DXX = h[:, : 2 * rows - 1].unfold(1, min(rows, taps - rows + 1), 1)
         basis_DXM = torch.linalg.svd(hankel_DXX, full_matrices=False).U[..., :modes]

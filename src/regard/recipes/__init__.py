@@ -206,6 +206,21 @@ def starter_recipe(task: str) -> str:
     return f"# {advice}\n" + to_toml(resolve(name).model_copy(update={"recipe": ""}))
 
 
+def settings_of(config: Config) -> dict[str, Any]:
+    """Every setting that the task knows, by its whole name."""
+    found: dict[str, Any] = {}
+    for section, field in Config.model_fields.items():
+        settings = getattr(config, section)
+        if not isinstance(settings, Settings):
+            found[section] = settings
+        elif _known(field, config.task):
+            inner = type(settings).model_fields
+            found |= {
+                f"{section}.{name}": getattr(settings, name) for name in inner if _known(inner[name], config.task)
+            }
+    return found
+
+
 def to_toml(config: Config) -> str:
     """A complete recipe with a comment on every line. What the task does not know is left out."""
     lines = [_line(config, name) for name in ("task", "recipe", "seed")]

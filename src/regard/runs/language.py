@@ -15,6 +15,7 @@ from regard.data.tokenizers import END, PAD, START
 from regard.decoding.generate import generate
 from regard.errors import UsageError
 from regard.layers.hyena import Hyena
+from regard.layers.streaming import Modes
 from regard.models.causal import Causal
 from regard.runs.running_text import TextRun
 from regard.tasks.language import measure
@@ -125,11 +126,14 @@ class LanguageRun(TextRun):
         Returns how far the worst layer's filters are off, ‖h − ĥ‖ / ‖h‖.
         """
         layers = [module for module in self.model.modules() if isinstance(module, Hyena)]
-        if not layers or modes < 1:
+        most = Modes.most(self.context)
+        if not layers or not 1 <= modes <= most:
             raise UsageError(
                 f"'{self.folder.path}' cannot be distilled into {modes} exponentials.",
-                "At least one is needed." if layers else f'Its mixer is "{self.config.model.mixer}".',
-                "Use --modes 16." if layers else 'Give a run with model.mixer = "hyena".',
+                f"Its filters have {self.context:,} taps, which is enough for 1 to {most}."
+                if layers
+                else f'Its mixer is "{self.config.model.mixer}".',
+                f"Use --modes {min(16, most)}." if layers else 'Give a run with model.mixer = "hyena".',
             )
         return max(layer.distil(modes, self.context) for layer in layers)
 

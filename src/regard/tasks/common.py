@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from regard import console
-from regard.config import Config
+from regard.config import Config, ModelSettings
 from regard.explain.plots import training_curves
 from regard.hardware import Hardware, environment, peak_memory, seed_everything
 from regard.tasks.starting import start_from_files
@@ -39,6 +39,8 @@ def train_task(
     hardware = Hardware.choose(config.system, config.training.steps if config.worth_compiling else 0)
     console.say(f"Training '{config.recipe}' on {hardware.describe()}.")
     folder.write_json("environment.json", environment())
+    for line in without_effect(config):
+        console.warn(line)
     task = make(config, folder, hardware)
     seed_everything(config.seed)
     model = task.build()
@@ -52,6 +54,20 @@ def train_task(
     trainer.finish()
     metrics = task.test(trainer.model)
     return _write_summary(config, folder, hardware, progress, parameters, metrics, task.next_commands())
+
+
+def without_effect(config: Config) -> list[str]:
+    """Settings of the model that change nothing beside its mixer, in words."""
+    model, default = config.model, ModelSettings()
+    said = [
+        f'model.{name} has no effect: model.mixer is "{model.mixer}".'
+        for name, mixer in (("window", "local"), ("hyena_order", "hyena"), ("hyena_recurrence", "hyena"))
+        if model.mixer != mixer and getattr(model, name) != getattr(default, name)
+    ]
+    length = config.synthetic.length if config.task == "synthetic" else config.training.row_length
+    if model.mixer == "local" and model.window >= length:
+        said.append(f"model.window = {model.window} reaches over a row of {length}: local attention is then attention.")
+    return said
 
 
 def draw_curves(folder: RunFolder) -> None:

@@ -184,11 +184,13 @@ class TranslationTask:
         return metrics | {score.name: score.value for score in scores}
 
     def next_commands(self) -> list[str]:
-        return [
+        commands = [
             f'echo "A sentence." | regard translate {self.folder.path}',
             f"regard evaluate {self.folder.path}",
-            f'regard explain {self.folder.path} "A sentence." -o attention.png',
         ]
+        if self.config.model.cross != "none":  # else there is nothing to see
+            commands.append(f'regard explain {self.folder.path} "A sentence." -o attention.png')
+        return commands
 
     @torch.inference_mode()
     def loss_over(self, model: nn.Module, shards: PairShards) -> dict[str, float]:

@@ -113,6 +113,12 @@ class Found:
 def run(request: Request) -> tuple[dict[str, Any], str]:
     """Measure, and write what was found, also when stopped; the figures, and the tables to print."""
     setup = request.setup()
+    if (request.out / "bench.json").exists():
+        raise RegardError(
+            f"'{request.out}' holds a measurement already.",
+            "It would be overwritten.",
+            "Choose another place with --out DIR, or delete it.",
+        )
     try:
         request.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -127,6 +133,11 @@ def run(request: Request) -> tuple[dict[str, Any], str]:
         result = _write(request, setup, found, whole)
         if not whole:
             console.say(f"What was measured so far is in {request.out.resolve()}.")
+    if not any(found.passes.values()):
+        why = "; ".join(f"{name} stops: {reason}" for name, reason in found.stopped.items())
+        raise RegardError(
+            "Nothing could be measured.", f"{why}.", "Ask for shorter --lengths, a smaller --width, or more --seconds."
+        )
     return result
 
 
@@ -315,16 +326,16 @@ def _remarks(found: Found, grown: Mapping[str, Mapping[str, Growth]]) -> list[st
     remarks = [f"{name} stops: {why}." for name, why in found.stopped.items()]
     if ranges:
         shown = ", ".join(f"{first:,} to {last:,}" for first, last in sorted(ranges))
-        remarks += [f"Exponents: least squares in log-log over the upper half of each column's lengths ({shown})."]
+        remarks += [f"Exponents: least squares in log-log over the upper half of a column, at least three ({shown})."]
     if any(name.startswith("hyena") for name in found.steps):
         remarks += [
-            f"Decoding: the last {STEPS} tokens of a text so long; of hyena the last {LONG_STRETCH:,}, for its cost "
-            "varies from token to token. What comes before them is read at once.",
+            f"Decoding: the last {STEPS} tokens of a text so long, or all; of hyena the last {LONG_STRETCH:,}, for its "
+            "cost varies from token to token. What comes before them is read at once.",
             "hyena-all: the mean over all tokens from the first on. hyena-naive: a sum over all inputs for each token. "
             f"hyena-distilled: {MODES} exponentials a channel, approximate.",
         ]
     elif found.steps:
-        remarks += [f"Decoding: the last {STEPS} tokens of a text so long."]
+        remarks += [f"Decoding: the last {STEPS} tokens of a text so long, or all."]
     if any(at.captured for passes in found.passes.values() for at in passes):
         remarks += ["On the GPU: " + " · ".join(_ways_of_running(found)) + "."]
     return remarks

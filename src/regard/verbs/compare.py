@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from regard import console
-from regard.config import Config, Settings
+from regard.config import Config
 from regard.errors import RegardError, UsageError
 from regard.evaluation.compare import Outcome, Trained, compare, markdown_table, plain_table
 from regard.experiment import check_files
 from regard.files import write_atomically
+from regard.recipes import settings_of
 from regard.training.folder import RunFolder
 from regard.verbs.trainings import Signals, Training, locked, run_all, watch
 from regard.verbs.variants import (
@@ -159,7 +160,11 @@ def _read_plan(request: Request, variants: Sequence[Variant]) -> dict[str, list[
     try:
         plan = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RegardError(f"Cannot read '{file}'.", f"{error}", "Choose another folder with --out DIR.") from None
+        raise RegardError(
+            f"Cannot read '{file}'.",
+            f"{error} The trained runs beside it are not touched.",
+            "Compare them with `regard compare RUN RUN …`, or choose another folder with --out DIR.",
+        ) from None
     before = plan["asked"] | {f"variant {name}": listed["overrides"] for name, listed in plan["variants"].items()}
     now = request.to_json() | {f"variant {variant.name}": variant.overrides for variant in variants}
     for key, value in now.items():
@@ -218,7 +223,7 @@ def _finished(run: Path, config: Config) -> bool:
     folder = RunFolder.open(run)
     before, now = flat(folder.read_config()), flat(config)
     for key, value in now.items():
-        if before[key] != value:
+        if before.get(key, value) != value:
             raise UsageError(
                 f"'{run}' was trained with other settings.",
                 f"It has {key} = {before[key]!r}; now it would be {value!r}.",
@@ -231,16 +236,8 @@ def _finished(run: Path, config: Config) -> bool:
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Every setting by its whole name, but for where tokenised data is kept."""
-    found: dict[str, Any] = {}
-    for name in Config.model_fields:
-        part = getattr(config, name)
-        if isinstance(part, Settings):
-            found |= {f"{name}.{key}": value for key, value in part.model_dump().items()}
-        else:
-            found[name] = part
-    del found["data.cache"]
-    return found
+    """Every setting of a run, but for where tokenised data is kept."""
+    return {name: value for name, value in settings_of(config).items() if name != "data.cache"}
 
 
 def _command(*arguments: str) -> list[str]:
@@ -266,7 +263,7 @@ def _stop_if_asked(signals: Signals, folder: Path, variants: Sequence[Variant], 
 
     done = sum((_run(folder, variant, seed) / "summary.json").is_file() for variant in variants for seed in seeds)
     raise Interrupted(
-        f"{done} of {len(variants) * len(seeds)} trainings in '{folder}' are finished, what was under way is saved. "
+        f"{done} of {len(variants) * len(seeds)} trainings in '{folder}' are finished; those under way are saved. "
         "Give the same command again to go on."
     )
 
@@ -300,6 +297,8 @@ def compare_runs(runs: Sequence[str], out: Path | None = None) -> dict[str, Any]
             )
     firsts = [json.loads(key) for key in groups]
     differing = [key for key in firsts[0] if any(values[key] != firsts[0][key] for values in firsts)]
+    if "model.mixer" in differing and "model.hyena_filter_length" in differing:
+        differing.remove("model.hyena_filter_length")  # follows from the mixer
     trained = []
     for values, listed in zip(firsts, groups.values(), strict=True):
         overrides = [f"{key}={values[key]}" for key in differing]

@@ -82,23 +82,34 @@ def _positions(model: TranslationRun, output: Path) -> dict[str, Any]:
 def _toeplitz(run: Path, output: Path, device: str) -> dict[str, Any]:
     """The convolutions of a run with Hyena, as the matrices that they are."""
     opened: Any = open_run(run, device)
-    layers = [module for module in opened.model.modules() if isinstance(module, Hyena)]
+    layers = {name: module for name, module in opened.model.named_modules() if isinstance(module, Hyena)}
     if not layers:
         raise RegardError(
             f"'{run}' has no convolutions to draw.",
             f'Its mixer is "{opened.config.model.mixer}".',
             'Choose a run with model.mixer = "hyena".',
         )
-    shown = layers[:LAYERS_SHOWN]
+    shown = dict(list(layers.items())[:LAYERS_SHOWN])
     width = opened.config.model.width
     # From the channel that forgets most slowly to the one that forgets fastest.
     channels = sorted({round(n * (width - 1) / (CHANNELS_SHOWN - 1)) for n in range(CHANNELS_SHOWN)})
-    matrices = [[layer.toeplitz(TOEPLITZ_SHOWN, channel).float().cpu() for channel in channels] for layer in shown]
+    matrices = [
+        [layer.toeplitz(TOEPLITZ_SHOWN, channel).float().cpu() for channel in channels] for layer in shown.values()
+    ]
     try:
-        matrix_grid(matrices, channels, output, "Hyena's first convolution of each layer, as a matrix")
+        title = (
+            "Hyena's first convolution of each layer, as a matrix: what a position (down) takes from another (across)"
+        )
+        matrix_grid(matrices, [_layer_name(name) for name in shown], channels, output, title)
     except OSError as error:
         raise RegardError(f"Cannot write '{output}'.", f"{error}", "Choose a writable place with -o.") from None
     return {"picture": str(output.resolve()), "layers": len(shown), "channels": channels, "positions": TOEPLITZ_SHOWN}
+
+
+def _layer_name(name: str) -> str:
+    """'encoder.0.mixer' as 'encoder 1', 'trunk.blocks.2.mixer' as 'layer 3'."""
+    *_, stack, number, _ = name.split(".")
+    return f"{'layer' if stack == 'blocks' else stack} {int(number) + 1}"
 
 
 def _plain(pieces: list[str]) -> list[str]:

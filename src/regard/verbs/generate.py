@@ -53,7 +53,7 @@ def write_texts(
     model = LanguageRun(run, device)
     if modes is not None:
         error = model.distil(modes)
-        console.say(f"Filters as sums of {modes} exponentials each: off by {error:.2%} in the worst layer.")
+        console.say(f"Exponentials for each filter: {modes}. Filters are off by {error:.2%} in the worst layer.")
     pieces = model.stream([prompt], samples=samples, stop=stop, seed=seed, top=top, **decoding)
     if as_json:
         _as_json(prompt, samples, pieces)

@@ -68,7 +68,7 @@ def variants_of(request: Request) -> list[Variant]:
     if bool(request.vary) == bool(request.variants):
         raise UsageError(
             "--vary and --variant cannot be given together." if request.vary else "There is nothing to compare.",
-            "The first makes every combination of its values, the second one variant at a time.",
+            "--vary makes every combination of its values, --variant one variant at a time.",
             "For example: --vary model.width=64,128, or --variant 'narrow: model.width=64 model.layers=2'",
         )
     found = _combinations(request.vary) if request.vary else [_named(text) for text in request.variants]
