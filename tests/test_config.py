@@ -443,3 +443,9 @@ def test_a_file_without_the_toml_ending_is_a_recipe_too(tmp_path, monkeypatch):
     Path(tmp_path, "experiment").write_text("seed = 9\n")
     monkeypatch.chdir(tmp_path)
     assert resolve("experiment").seed == 9
+
+
+def test_a_setting_of_another_task_is_told_before_its_value_is_judged():
+    with pytest.raises(UsageError) as error:
+        resolve("demo", ["synthetic.length=5"])
+    assert "has no effect on the task 'translate'" in error.value.what

@@ -16,7 +16,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from regard.config import Config, Settings, Task
+from regard.config import TASKS, Config, Settings, Task
 from regard.errors import UsageError, did_you_mean
 
 
@@ -69,24 +69,31 @@ def from_toml(text: str, name: str = "", overrides: Iterable[str] = ()) -> Confi
         ) from None
     for override in overrides:
         _apply(tree, override)
-    config = validate({**tree, "recipe": tree.get("recipe") or name})
-    _all_concern_the_task(config)
-    return config
+    _all_concern_the_task(tree)
+    return validate({**tree, "recipe": tree.get("recipe") or name})
 
 
-def _all_concern_the_task(config: Config) -> None:
-    """A setting that has no effect is a mistake: say so, instead of passing over it."""
-    for section, field in Config.model_fields.items():
-        settings = getattr(config, section)
-        if not isinstance(settings, Settings):
+def _all_concern_the_task(tree: Mapping[str, Any]) -> None:
+    """A setting that has no effect is a mistake: say so, before its value is looked at."""
+    task = tree.get("task", Config.model_fields["task"].default)
+    if task not in TASKS:
+        return
+    for section, settings in tree.items():
+        field = Config.model_fields.get(section)
+        kind = field.annotation if field else None
+        if (
+            field is None
+            or not isinstance(settings, dict)
+            or not (isinstance(kind, type) and issubclass(kind, Settings))
+        ):
             continue
-        for name in sorted(settings.model_fields_set):
-            inner = type(settings).model_fields[name]
-            if not (_known(field, config.task) and _known(inner, config.task)):
+        for name in sorted(settings):
+            inner = kind.model_fields.get(name)
+            if inner is not None and not (_known(field, task) and _known(inner, task)):
                 raise UsageError(
-                    f"'{section}.{name}' has no effect on the task '{config.task}'.",
+                    f"'{section}.{name}' has no effect on the task '{task}'.",
                     f"It is: {inner.description}.",
-                    f"Leave it out; `regard init {config.task}` shows what there is.",
+                    f"Leave it out; `regard init {task}` shows what there is.",
                 )
 
 
