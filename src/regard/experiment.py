@@ -38,7 +38,7 @@ def train(
     if start_from is not None:
         changes.append(f"training.start_from={json.dumps(str(Path(start_from).resolve()))}")
     config = read_recipe(recipe, changes, data)
-    if config.training.start_from and not (resume and _is_run(out or recipe)):
+    if config.training.start_from and not (resume and _is_run(recipe)):  # a run has taken it over already
         config = taking_over(config, changes)
     if resume and _is_run(recipe):
         out = out or recipe

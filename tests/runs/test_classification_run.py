@@ -133,3 +133,13 @@ def test_word_vectors_start_the_embedding(words, texts, tmp_path):
 
 def test_the_classes_are_written_beside_the_model(classifier):
     assert json.loads((classifier.folder.path / "labels.json").read_text()) == ["nobody", "others", "self"]
+
+
+def test_the_same_command_resumes_a_run_that_started_from_another(masked, texts, tmp_path):
+    few = [*CLASSIFY, "training.validate_every=5", "model.dropout=0.0"]
+    place = {"out": tmp_path / "tuned", "data": texts, "start_from": masked.folder.path}
+    regard.train("starter-classify", *few, "training.steps=5", **place)
+    run = regard.train("starter-classify", *few, "training.steps=10", **place, resume=True)
+    loaded = regard.load(run)
+    assert loaded.folder.read_json("summary.json")["steps"] == 10
+    assert loaded.config.model.width == masked.config.model.width
