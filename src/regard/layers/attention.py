@@ -23,7 +23,10 @@ from regard.layers.positions import rotate
 
 
 class Attention(nn.Module):
-    """Multi-head attention over its own input, or over `context.memory` when `cross`."""
+    """Multi-head attention over its own input, or over `context.memory` when `cross`.
+
+    Its weights are the same in either order: `causal`, which all mixers are told, is the context's matter here.
+    """
 
     def __init__(self, settings: ModelSettings, causal: bool = False, cross: bool = False):
         super().__init__()

@@ -50,11 +50,6 @@ class Context:
             mask = mask & torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
         return cls(segments_BT, positions_BT, causal, mask, memory)
 
-    @property
-    def real_BT1(self) -> Tensor | None:
-        """True where a row holds something; None if it is nowhere empty."""
-        return None if self.segments_BT is None else (self.segments_BT != 0)[..., None]
-
 
 def same_segment(queries_BT: Tensor, keys_BS: Tensor) -> Tensor:
     """True where a query may look at a key: [B, 1, T, S].

@@ -39,7 +39,7 @@ SHORT = 3  # positions that the short convolution sees
 class Hyena(nn.Module):
     def __init__(self, settings: ModelSettings, causal: bool):
         super().__init__()
-        self.width, self.order, self.causal = settings.width, settings.hyena_order, causal
+        self.width, self.order = settings.width, settings.hyena_order
         paper = settings.hyena_recurrence == "paper"
         convolutions = self.order if paper else self.order - 1
         streams = (self.order + 1) * self.width
