@@ -3,6 +3,9 @@
     post-norm (the paper)   x ← norm(x + part(x))
     pre-norm                x ← x + part(norm(x))
 
+What a part adds may be scaled by a learned vector (layer scale), and in training be left out for some rows, the more
+often the deeper the block (stochastic depth).
+
 Which mixer is one word in the settings. All keep the same contract: `forward` over whole sequences, `step` one
 position at a time with an explicit state, and both give the same numbers.
 
@@ -15,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from regard.config import RECURRENT, ModelSettings
@@ -53,30 +57,45 @@ class BlockState:
 
 
 class Block(nn.Module):
-    def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False):
-        """`decoder`: it has a source to look at."""
+    def __init__(
+        self,
+        settings: ModelSettings,
+        causal: bool = False,
+        decoder: bool = False,
+        skipped: float = 0.0,
+        mixer: nn.Module | None = None,
+    ):
+        """`decoder`: it has a source to look at. `skipped`: chance of a row to skip a part. `mixer`: another one."""
         super().__init__()
         self.pre_norm = settings.norm == "pre"
-        self.mixer = make_mixer(settings, causal, decoder)
+        self.mixer = mixer or make_mixer(settings, causal, decoder)
         self.mixer_norm = make_norm(settings)
         self.cross = _make_cross(settings) if decoder else None
         self.cross_norm = make_norm(settings) if self.cross is not None else None
         self.feedforward = FeedForward(settings) if settings.feedforward else None
         self.feedforward_norm = make_norm(settings) if settings.feedforward else None
         self.dropout = nn.Dropout(settings.dropout)
+        parts = [part for part in ("mixer", "cross", "feedforward") if getattr(self, part) is not None]
+        start = settings.layer_scale
+        self.scales = nn.ParameterDict(
+            {part: nn.Parameter(torch.full((settings.width,), start)) for part in parts if start}
+        )
+        self.skips = skipped > 0
+        self.kept: Tensor  # a tensor, not a number: so that all blocks are compiled as one
+        self.register_buffer("kept", torch.tensor(1 - skipped), persistent=False)
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
-        x_BTD = self._residual(x_BTD, self.mixer_norm, lambda x: self.mixer(x, context))
+        x_BTD = self._residual(x_BTD, "mixer", self.mixer_norm, lambda x: self.mixer(x, context))
         return self._rest(x_BTD, lambda cross, x: cross(x, context))
 
     def step(self, x_ND: Tensor, state: BlockState) -> Tensor:
         """One position further. Same numbers as `forward` on the whole prefix."""
-        x_ND = self._residual(x_ND, self.mixer_norm, lambda x: self.mixer.step(x, state.mixer))
+        x_ND = self._residual(x_ND, "mixer", self.mixer_norm, lambda x: self.mixer.step(x, state.mixer))
         return self._rest(x_ND, lambda cross, x: cross.step(x, state.memory))
 
     def prefill(self, x_BTD: Tensor, context: Context, state: BlockState) -> Tensor:
         """`forward` over the first positions, kept in the state for the steps to come."""
-        x_BTD = self._residual(x_BTD, self.mixer_norm, lambda x: self.mixer.prefill(x, context, state.mixer))
+        x_BTD = self._residual(x_BTD, "mixer", self.mixer_norm, lambda x: self.mixer.prefill(x, context, state.mixer))
         return self._rest(x_BTD, lambda cross, x: cross(x, context))
 
     def start(
@@ -93,15 +112,31 @@ class Block(nn.Module):
         """What follows the mixer."""
         if self.cross is not None and self.cross_norm is not None:
             cross = self.cross
-            x = self._residual(x, self.cross_norm, lambda x: look_across(cross, x))
+            x = self._residual(x, "cross", self.cross_norm, lambda x: look_across(cross, x))
         if self.feedforward is not None and self.feedforward_norm is not None:
-            x = self._residual(x, self.feedforward_norm, self.feedforward)
+            x = self._residual(x, "feedforward", self.feedforward_norm, self.feedforward)
         return x
 
-    def _residual(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
+    def _residual(self, x: Tensor, name: str, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre_norm:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+            return x + self._added(name, part(norm(x)))
+        return norm(x + self._added(name, part(x)))
+
+    def _added(self, name: str, y: Tensor) -> Tensor:
+        """What a part adds: with dropout, scaled, and in training only for the rows that do not skip it."""
+        y = self.dropout(y)
+        if name in self.scales:
+            y = y * self.scales[name].to(y.dtype)
+        if self.training and self.skips:
+            stays_B = torch.rand(len(y), device=y.device) < self.kept
+            y = y * (stays_B / self.kept).to(y.dtype).view(-1, *(1 for _ in y.shape[1:]))  # the mean stays the same
+        return y
+
+
+def make_blocks(settings: ModelSettings, layers: int, causal: bool = False, decoder: bool = False) -> nn.ModuleList:
+    """So many blocks; the chance to be skipped grows from 0 to that of the settings."""
+    chances = [settings.stochastic_depth * depth / max(1, layers - 1) for depth in range(layers)]
+    return nn.ModuleList(Block(settings, causal, decoder, skipped) for skipped in chances)
 
 
 def make_mixer(settings: ModelSettings, causal: bool, decoder: bool = False) -> Any:

@@ -30,3 +30,8 @@ class Embedding(nn.Module):
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor) -> Tensor:
         x_BTD = self.table(tokens_BT) * self.scale
         return self.dropout(self.norm(self.positions(x_BTD, positions_BT)))
+
+
+def token_embedding(settings: ModelSettings, vocabulary: int) -> Embedding:
+    """An embedding with a table of its own."""
+    return Embedding(settings, nn.Embedding(vocabulary, settings.width))

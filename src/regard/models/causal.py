@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import ModelSettings
+from regard.layers.embedding import token_embedding
 from regard.models.initialise import initialise
 from regard.models.state import DecoderState
 from regard.models.trunk import Trunk
@@ -20,7 +21,7 @@ class Causal(nn.Module):
     def __init__(self, settings: ModelSettings, vocabulary: int):
         super().__init__()
         self.logit_cap = settings.logit_cap
-        self.trunk = Trunk(settings, vocabulary, causal=True)
+        self.trunk = Trunk(settings, token_embedding(settings, vocabulary), causal=True)
         self.to_logits = nn.Linear(settings.width, vocabulary, bias=False)
         initialise(self, settings, depth=settings.layers)
         if settings.tie_embeddings != "none":

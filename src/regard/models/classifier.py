@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.config import ModelSettings
 from regard.layers.context import same_segment
+from regard.layers.embedding import token_embedding
 from regard.models.initialise import initialise
 from regard.models.trunk import Trunk
 
@@ -22,7 +23,7 @@ class Classifier(nn.Module):
     def __init__(self, settings: ModelSettings, vocabulary: int, classes: int):
         super().__init__()
         self.mean = settings.pooling == "mean"
-        self.trunk = Trunk(settings, vocabulary, causal=settings.causal)
+        self.trunk = Trunk(settings, token_embedding(settings, vocabulary), causal=settings.causal)
         self.dropout = nn.Dropout(settings.dropout)
         self.to_classes = nn.Linear(settings.width, classes)
         initialise(self, settings, depth=settings.layers)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import ModelSettings
+from regard.layers.embedding import token_embedding
 from regard.layers.norm import make_norm
 from regard.models.initialise import initialise
 from regard.models.trunk import Trunk
@@ -25,7 +26,7 @@ class Masked(nn.Module):
 
     def __init__(self, settings: ModelSettings, vocabulary: int):
         super().__init__()
-        self.trunk = Trunk(settings, vocabulary, causal=False)
+        self.trunk = Trunk(settings, token_embedding(settings, vocabulary), causal=False)
         self.transform = nn.Linear(settings.width, settings.width)
         self.transform_norm = make_norm(settings)
         self.to_logits = nn.Linear(settings.width, vocabulary)

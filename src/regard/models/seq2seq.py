@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import RECURRENT, ModelSettings
-from regard.layers.block import Block
+from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding
 from regard.layers.norm import make_norm
@@ -34,8 +34,8 @@ class Seq2Seq(nn.Module):
         self.source_embedding = Embedding(settings, source_table)
         self.target_embedding = Embedding(settings, target_table)
         decoder_layers = settings.decoder_layers or settings.layers
-        self.encoder = nn.ModuleList(Block(settings, causal=False) for _ in range(settings.layers))
-        self.decoder = nn.ModuleList(Block(settings, causal=True, decoder=True) for _ in range(decoder_layers))
+        self.encoder = make_blocks(settings, settings.layers)
+        self.decoder = make_blocks(settings, decoder_layers, causal=True, decoder=True)
         # Pre-norm blocks leave their output unnormalised.
         pre_norm = settings.norm == "pre"
         self.encoder_norm = make_norm(settings) if pre_norm else nn.Identity()

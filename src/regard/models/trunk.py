@@ -2,7 +2,8 @@
 
     x = norm(block_n(… block_1(embed(tokens))))
 
-With a causal order it is the body of GPT, without it that of BERT. What is read from it is the head's matter.
+With a causal order it is the body of GPT, without it that of BERT; over patches of images, of ViT. What is read
+from it is the head's matter.
 
 Shapes: B rows · T positions · D model width · N rows while generating
 """
@@ -15,20 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import ModelSettings
-from regard.layers.block import Block
+from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context
-from regard.layers.embedding import Embedding
 from regard.layers.norm import make_norm
 from regard.models.state import DecoderState
 
 
 class Trunk(nn.Module):
-    def __init__(self, settings: ModelSettings, vocabulary: int, causal: bool):
+    def __init__(self, settings: ModelSettings, embedding: nn.Module, causal: bool):
         super().__init__()
         self.causal = causal
         self.masked = settings.mixer == "attention"
-        self.embedding = Embedding(settings, nn.Embedding(vocabulary, settings.width))
-        self.blocks = nn.ModuleList(Block(settings, causal) for _ in range(settings.layers))
+        self.embedding = embedding
+        self.blocks = make_blocks(settings, settings.layers, causal)
         # Pre-norm blocks leave their output unnormalised.
         self.norm = make_norm(settings) if settings.norm == "pre" else nn.Identity()
 
@@ -37,14 +37,17 @@ class Trunk(nn.Module):
     ) -> Tensor:
         """What the last block makes of every position: [B, T, D]. Without segments, each row is one text."""
         context = self._context(tokens_BT, segments_BT, positions_BT)
-        x_BTD = self.embedding(tokens_BT, context.positions_BT)
+        return self.read(self.embedding(tokens_BT, context.positions_BT), context)
+
+    def read(self, x_BTD: Tensor, context: Context) -> Tensor:
+        """What the last block makes of vectors that stand for anything: [B, T, D]."""
         for block in self.blocks:
             x_BTD = block(x_BTD, context)
         return self.norm(x_BTD)
 
     def start(self, rows: int, max_length: int) -> DecoderState:
         """An empty state for so many texts of at most so many tokens."""
-        like = self.embedding.table.weight
+        like = next(self.embedding.parameters())
         return DecoderState([block.start(rows, max_length, like) for block in self._blocks()])
 
     def prefill(self, tokens_NT: Tensor, state: DecoderState) -> Tensor:
