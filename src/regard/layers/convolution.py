@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LARGEST_SPECTRUM = 1 << 25  # numbers transformed at a time; more channels are done one group after the other
+LARGEST_SPECTRUM = 1 << 27  # numbers transformed at a time; more channels are done one group after the other
 
 
 def long_convolution(u_BDT: Tensor, h_DK: Tensor, back_DK: Tensor | None = None) -> Tensor:
