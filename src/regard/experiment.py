@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config
-from regard.data import labelled, pairs
+from regard.config import Config, Task
+from regard.data import image_sources, labelled, pairs
 from regard.data.text import TextSource
 from regard.errors import RegardError, UsageError
 from regard.kinds import KINDS
@@ -57,7 +57,7 @@ def train(
     check_files(config)
     folder = RunFolder.create(place, config)
     try:
-        if config.training.start_from:
+        if config.training.start_from and config.task != "classify-image":
             shutil.copyfile(Path(config.training.start_from) / "tokenizer.json", folder.path / "tokenizer.json")
         summary = _train(config, folder)
     except BaseException:
@@ -85,6 +85,8 @@ def check_files(config: Config) -> None:
         pairs.splits(data)
     elif config.task == "classify-text":
         labelled.splits(data)
+    elif config.task in ("classify-image", "pixels"):
+        image_sources.check_sources(data)
     elif config.task != "synthetic":  # which makes its own data
         TextSource.of(data.text, data)
         for held_out in (data.valid, data.test):
@@ -96,7 +98,8 @@ def check_files(config: Config) -> None:
 
 
 # What a run that starts from another may still choose for itself.
-OWN = {"dropout", "attention_dropout", "feedforward_dropout", "pooling"}
+OWN = {"dropout", "attention_dropout", "feedforward_dropout", "stochastic_depth"}
+STARTS: tuple[Task, ...] = ("language", "masked", "classify-text", "classify-image")
 
 
 def taking_over(config: Config, overrides: Iterable[str] = ()) -> Config:
@@ -106,26 +109,29 @@ def taking_over(config: Config, overrides: Iterable[str] = ()) -> Config:
     """
     place = Path(config.training.start_from)
     source = RunFolder.open(place).read_config()
-    if source.task not in ("language", "masked", "classify-text"):
+    images = config.task == "classify-image"
+    if source.task not in STARTS or (source.task == "classify-image") != images:
         raise UsageError(
             f"'{place}' cannot be started from.",
             f"It is {KINDS[source.task][0]}; the blocks of a {config.task} model fit another.",
-            "Give a run of the task masked, language or classify-text.",
+            f"Give a run of the task {'classify-image' if images else 'masked, language or classify-text'}.",
         )
-    for name in ("model.safetensors", "tokenizer.json"):
+    for name in ("model.safetensors", "scale.json" if images else "tokenizer.json"):
         if not (place / name).is_file():
             raise RegardError(
                 f"The run '{place}' has no {name} yet.", "Its training is not finished.", "Go on with it first."
             )
     tree = config.model_dump()
-    tree["model"] = source.model.model_dump() | {name: tree["model"][name] for name in OWN}
+    own = OWN if images else OWN | {"pooling"}
+    tree["model"] = source.model.model_dump() | {name: tree["model"][name] for name in own}
     tree["tokenizer"] = source.tokenizer.model_dump()
+    tree["images"]["colour"] = source.images.colour  # the patches are made for so many channels
     causal = source.task == "language" or source.model.causal
     if config.task == "classify-text":
         tree["model"]["causal"] = causal
         if causal and config.model.pooling == "first":
             tree["model"]["pooling"] = "last"  # the first position of a causal model has seen nothing
-    elif causal != (config.task == "language"):
+    elif not images and causal != (config.task == "language"):
         raise UsageError(
             f"'{place}' cannot be started from.",
             f"It is {KINDS[source.task][0]}, which looks at other positions than a {config.task} model.",
@@ -134,7 +140,9 @@ def taking_over(config: Config, overrides: Iterable[str] = ()) -> Config:
     asked = config.model_dump()
     for key in (override.partition("=")[0].strip() for override in overrides):
         section, _, name = key.partition(".")
-        if section in ("model", "tokenizer") and asked[section][name] != tree[section][name]:
+        if (section in ("model", "tokenizer") or key == "images.colour") and asked[section][name] != tree[section][
+            name
+        ]:
             raise UsageError(
                 f"{key} cannot be chosen here.",
                 f"The run '{place}' has {tree[section][name]!r}.",
@@ -170,9 +178,9 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
         if not out_of_memory(error):
             raise
         raise RegardError(
-            f"Out of memory with training.tokens_per_batch = {config.training.tokens_per_batch:,}.",
+            f"Out of memory with {config.batch_setting} = {config.batch_size:,}.",
             str(error).partition("\n")[0][:200] or "The machine has no more to give.",
-            "Lower training.tokens_per_batch, raise training.micro_batches, or make the model smaller.",
+            f"Lower {config.batch_setting}, raise training.micro_batches, or make the model smaller.",
         ) from None
 
 
@@ -197,7 +205,7 @@ def _same_run(saved: Config, asked: Config, moved: bool) -> Config:
         "cache",
     }
     old, new = saved.model_dump(), asked.model_dump()
-    for section in ("data", "tokenizer", "model", "training", "masking", "embeddings", "synthetic", "seed", "task"):
+    for section in sorted(old.keys() - {"decoding", "system", "recipe"}):
         for key in old[section] if isinstance(old[section], dict) else [None]:
             before, after = (old[section][key], new[section][key]) if key else (old[section], new[section])
             if before != after and key not in free:

@@ -14,6 +14,8 @@ KINDS: dict[Task, tuple[str, str]] = {
     "masked": ("a masked language model", "fill"),
     "classify-text": ("a text classifier", "classify"),
     "embeddings": ("a set of word vectors", "embeddings"),
+    "classify-image": ("an image classifier", "classify"),
+    "pixels": ("a model of pixels", "generate"),
     "synthetic": ("a model of made-up sequences", "evaluate"),
 }
 

@@ -81,7 +81,7 @@ def test_classify_is_a_filter(classifier, texts: Path, tmp_path: Path):
 def test_evaluate_a_classifier_from_the_command_line(classifier):
     shown = regard("evaluate", classifier.folder.path)
     assert "accuracy" in shown.stdout and "macro_f1" in shown.stdout and "Bags of words" in shown.stdout
-    found = json.loads(regard("evaluate", classifier.folder.path, "--json", "--no-bag-of-words").stdout)
+    found = json.loads(regard("evaluate", classifier.folder.path, "--json", "--no-baselines").stdout)
     assert found["texts"] == 400 and "baselines" not in found
     assert Path(found["confusion_picture"]).is_file()
 

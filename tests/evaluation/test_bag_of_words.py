@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from regard.data.labelled import Example
-from regard.evaluation.bag_of_words import advice, baselines, samples_per_length
+from regard.evaluation.bag_of_words import advice, bags_of_words, samples_per_length
 
 SEPARABLE = [
     Example(label, f"the {word} {noun} {mark}")
@@ -23,7 +23,7 @@ def turned_by_not(nouns: list[str]) -> list[Example]:
 
 
 def test_separable_texts_are_all_told_apart():
-    found = baselines(SEPARABLE, SEPARABLE)
+    found = bags_of_words(SEPARABLE, SEPARABLE)
     assert [baseline.name for baseline in found] == ["unigrams", "unigrams+bigrams", "tf-idf unigrams+bigrams"]
     for baseline in found:
         assert baseline.accuracy == baseline.macro_f1 == 100
@@ -31,27 +31,29 @@ def test_separable_texts_are_all_told_apart():
 
 
 def test_pairs_of_words_solve_what_words_alone_cannot():
-    words, pairs, tfidf = baselines(turned_by_not(["film", "book", "play", "song"]), turned_by_not(["opera", "cast"]))
+    words, pairs, tfidf = bags_of_words(
+        turned_by_not(["film", "book", "play", "song"]), turned_by_not(["opera", "cast"])
+    )
     assert words.accuracy <= 75
     assert pairs.accuracy == tfidf.accuracy == 100
 
 
 def test_words_are_lower_cased_and_punctuation_is_a_word():
     train = [Example("loud", "Yes !"), Example("calm", "yes ."), Example("loud", "NO!"), Example("calm", "no.")]
-    words, pairs, _ = baselines(train, [Example("loud", "new!"), Example("calm", "new.")])
+    words, pairs, _ = bags_of_words(train, [Example("loud", "new!"), Example("calm", "new.")])
     assert words.accuracy == 100
     assert words.features == 4  # yes no ! .
     assert pairs.features == 8  # and each word before each mark
 
 
 def test_a_test_label_that_training_never_saw_counts_as_wrong():
-    for baseline in baselines(SEPARABLE, [SEPARABLE[0], Example("new", "the fine film !")]):
+    for baseline in bags_of_words(SEPARABLE, [SEPARABLE[0], Example("new", "the fine film !")]):
         assert baseline.accuracy == 50
 
 
 def test_the_same_data_gives_the_same_scores():
     train, test = turned_by_not(["film", "book", "play"]) + SEPARABLE, turned_by_not(["opera"]) + SEPARABLE
-    first, again = ([replace(found, seconds=0.0) for found in baselines(train, test)] for _ in range(2))
+    first, again = ([replace(found, seconds=0.0) for found in bags_of_words(train, test)] for _ in range(2))
     assert first == again
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard.config import ModelSettings
-from regard.layers.block import Block
+from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
 
@@ -91,3 +91,35 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(block(x, context(False)), block(x, context(False)))
     block.train()
     assert not torch.equal(block(x, context(False)), block(x, context(False)))
+
+
+def test_layer_scale_multiplies_what_each_part_adds():
+    torch.manual_seed(6)
+    block = Block(settings(norm="pre", layer_scale=0.5)).eval()
+    x = torch.randn(B, T, D)
+    mixed = x + 0.5 * block.mixer(block.mixer_norm(x), context(False))
+    expected = mixed + 0.5 * block.feedforward(block.feedforward_norm(mixed))
+    torch.testing.assert_close(block(x, context(False)), expected)
+    assert sum(p.numel() for name, p in block.named_parameters() if "scales" in name) == 2 * D
+
+
+@pytest.mark.parametrize("part", ["mixer", "feedforward"])
+def test_stochastic_depth_leaves_a_part_out_for_some_rows_and_keeps_the_mean(part):
+    torch.manual_seed(7)
+    rows, skipped = 4000, 0.25
+    block = Block(settings(norm="pre", feedforward=F if part == "feedforward" else 0), skipped=skipped)
+    if part == "feedforward":
+        nn.init.zeros_(block.mixer.to_out.weight)
+        nn.init.zeros_(block.mixer.to_out.bias)
+    x = torch.randn(1, T, D).expand(rows, T, D)
+    every_row = Context.of(None, torch.arange(T)[None], False)
+    added = block.eval()(x[:1], every_row) - x[:1]
+    found = block.train()(x, every_row) - x
+    left_out = found.abs().amax((1, 2)) < 1e-6
+    assert abs(left_out.float().mean() - skipped) < 0.03  # over four standard deviations
+    torch.testing.assert_close(found[~left_out], (added / (1 - skipped)).expand_as(found[~left_out]), atol=1e-4, rtol=0)
+
+
+def test_deeper_blocks_are_skipped_more_often():
+    blocks = make_blocks(settings(stochastic_depth=0.3), 4)
+    assert torch.allclose(torch.stack([1 - block.kept for block in blocks]), torch.tensor([0, 0.1, 0.2, 0.3]))

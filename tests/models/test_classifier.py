@@ -11,7 +11,7 @@ from regard.errors import RegardError
 from regard.models.causal import Causal
 from regard.models.classifier import Classifier
 from regard.models.masked import Masked
-from regard.tasks.starting import copy_trunk
+from regard.tasks.starting import copy_body
 
 WORDS, CLASSES = 40, 5
 
@@ -126,7 +126,7 @@ def test_the_trunk_of_a_masked_model_is_taken_over_without_its_mask():
     shape = {"norm": "post", "positions": "learned", "embedding_norm": True}
     masked, model = Masked(settings(**shape), WORDS + 1).eval(), make(**shape)
     head = model.to_classes.weight.clone()
-    copied = copy_trunk(model, dict(masked.state_dict()))
+    copied = copy_body(model, dict(masked.state_dict()))
     assert copied == sum(p.numel() for p in model.trunk.parameters())
     text = framed(9)
     torch.testing.assert_close(model.trunk(text), masked.trunk(text))
@@ -137,7 +137,7 @@ def test_a_shorter_table_fills_the_rows_that_both_have():
     torch.manual_seed(2)
     causal, model = Causal(settings(), WORDS - 1).eval(), make(causal=True)
     last = model.trunk.embedding.table.weight[-1].clone()
-    copied = copy_trunk(model, dict(causal.state_dict()))
+    copied = copy_body(model, dict(causal.state_dict()))
     table = model.trunk.embedding.table.weight
     assert torch.equal(table[:-1], causal.trunk.embedding.table.weight)
     assert torch.equal(table[-1], last)
@@ -149,7 +149,7 @@ def test_the_trunk_of_a_causal_model_is_taken_over():
     causal, model = Causal(settings(positions="rotary"), WORDS).eval(), make(causal=True, positions="rotary")
     text = framed(9)
     assert (model.trunk(text) - causal.trunk(text)).abs().max() > 0.1
-    copy_trunk(model, dict(causal.state_dict()))
+    copy_body(model, dict(causal.state_dict()))
     torch.testing.assert_close(model.trunk(text), causal.trunk(text))
 
 
@@ -165,7 +165,7 @@ MISFITS = {
 def test_weights_of_another_shape_are_an_error_that_names_them(changes, name, has):
     other = Masked(settings(norm_kind="rms" if "norm_kind" in changes else "layer"), WORDS + 1)
     with pytest.raises(RegardError) as caught:
-        copy_trunk(make(**changes), dict(other.state_dict()))
+        copy_body(make(**changes), dict(other.state_dict()))
     assert name in caught.value.what
     assert has in caught.value.why
     assert "[model]" in caught.value.fix

@@ -20,13 +20,13 @@ def lines(path):
 
 
 def test_it_has_learned_who_a_sentence_is_about(classifier):
-    assert regard.evaluate(classifier.folder.path, bag_of_words=False)["accuracy"] > 90
+    assert regard.evaluate(classifier.folder.path, baselines=False)["accuracy"] > 90
 
 
 def test_scores_are_scikit_learns(classifier, texts):
     labels, sentences = zip(*lines(texts / "test.tsv"), strict=True)
     guessed = [guess.label for guess in classifier.classify(sentences)]
-    found = classifier.evaluate(bag_of_words=False)
+    found = classifier.evaluate(baselines=False)
     assert found.outputs == guessed
     assert found.metrics["accuracy"] == pytest.approx(100 * accuracy_score(labels, guessed))
     assert found.metrics["macro_f1"] == pytest.approx(100 * f1_score(labels, guessed, average="macro"))
@@ -44,7 +44,7 @@ def test_the_evaluation_shows_bags_of_words_on_the_same_split(classifier):
 
 
 def test_the_confusion_picture_is_drawn(classifier):
-    picture = classifier.evaluate(bag_of_words=False).details["confusion_picture"]
+    picture = classifier.evaluate(baselines=False).details["confusion_picture"]
     assert np.asarray(Image.open(picture).convert("L")).std() > 5
 
 
@@ -89,7 +89,7 @@ def test_a_classifier_starts_from_a_run(source, request, texts, tmp_path):
     assert tuned.config.model.causal == (source == "language")
     assert tuned.config.model.width == run.config.model.width
     most_frequent = Counter(person(text) for _, text in lines(texts / "test.tsv")).most_common(1)[0][1] / 4
-    assert tuned.evaluate(bag_of_words=False).metrics["accuracy"] > most_frequent + 3
+    assert tuned.evaluate(baselines=False).metrics["accuracy"] > most_frequent + 3
 
 
 def test_the_first_loss_of_a_tuned_run_shows_that_weights_were_taken_over(masked, texts, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.training.loss import cross_entropy, divergence
+from regard.training.loss import cross_entropy, divergence, mixed_cross_entropy
 
 
 def example():
@@ -44,3 +44,13 @@ def test_divergence_is_the_symmetric_kl_of_torch():
     expected = 0.5 * kl.sum(-1)[labels != 0].sum()
     torch.testing.assert_close(divergence(logits, other, labels), expected)
     assert divergence(logits, logits, labels).item() == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_two_classes_in_one_image_are_torchs_loss_with_soft_targets(smoothing):
+    torch.manual_seed(2)
+    logits, share = torch.randn(6, 4), torch.rand(6)
+    labels, others = torch.randint(0, 4, (6,)), torch.randint(0, 4, (6,))
+    targets = share[:, None] * F.one_hot(labels, 4) + (1 - share[:, None]) * F.one_hot(others, 4)
+    expected = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(mixed_cross_entropy(logits, labels, others, share, smoothing), expected)

@@ -1,4 +1,4 @@
-"""Verbs that look inside: explain, embeddings, tokenize, markov."""
+"""Verbs that look inside: explain, probe, embeddings, tokenize, markov."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.errors import UsageError, did_you_mean
 @app.command()
 def explain(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="The sentence to look into.")] = "",
+    text: Annotated[str, typer.Argument(help="The sentence to look into, or the image file.")] = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")] = Path("explain.png"),
     what: Annotated[str, typer.Option(help="attention, alignment, positions or toeplitz.")] = "attention",
     target: Annotated[str, typer.Option(help="Look at this translation instead of the model's own.")] = "",
@@ -23,11 +23,17 @@ def explain(
 ) -> None:
     """Draw what a model looked at.
 
-    attention: every layer and head of its cross-attention. alignment: the last layer, averaged over heads.
-    positions: the position encodings that it adds. toeplitz: of any run with Hyena, its convolutions as matrices.
+    Of a translator: attention, every layer and head of its cross-attention; alignment, the last layer, averaged
+    over heads; positions, the position encodings that it adds. Of any run with Hyena: toeplitz, its convolutions as
+    matrices.
+
+    Of an image classifier: regard explain RUN image.png -o map.png draws where it looked: attention rollout over the
+    image, and every head of every layer.
     """
     if what not in ("positions", "toeplitz") and not text.strip():
-        raise UsageError("A sentence is missing.", f"'{what}' is drawn for a sentence.", 'Add one: "A dog sleeps."')
+        raise UsageError(
+            "A sentence, or an image, is missing.", f"'{what}' is drawn for one.", 'Add it: "A dog sleeps.", or dog.png'
+        )
     if what in ("positions", "toeplitz") and text.strip():
         raise UsageError("A sentence has no effect here.", f"'{what}' is drawn of the model alone.", "Leave it out.")
     if output.suffix.lower() != ".png":
@@ -35,13 +41,41 @@ def explain(
     from regard.kinds import must_be
 
     if what != "toeplitz":
-        must_be(run, "translate")
+        must_be(run, "translate", "classify-image")
     from regard.verbs import explain as pictures
 
     if what not in pictures.KINDS:
         raise UsageError(f"Nothing is drawn for '{what}'.", "It is no picture.", did_you_mean(what, pictures.KINDS))
     found = pictures.draw(run, text, output, what, target, device)
     show(found, as_json, lambda content: content["picture"])
+
+
+@app.command()
+def probe(
+    run: RunArgument,
+    train: Annotated[int, typer.Option(help="At most so many training images teach the classifiers.")] = 5000,
+    test: Annotated[int, typer.Option(help="At most so many test images score them.")] = 5000,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The picture to write.", show_default="RUN/plots/probe.png")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Show how well each layer tells classes of images apart.
+
+    A linear classifier is trained on what each layer makes of labelled images, and scored on test images. For models
+    of pixels, which never saw a label, and for image classifiers.
+    """
+    if train < 2 or test < 1:
+        raise UsageError("There are too few images.", "Classifiers need some to learn from.", "Use --train 5000.")
+    if output is not None and output.suffix.lower() != ".png":
+        raise UsageError(f"'{output}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
+    from regard.kinds import must_be
+
+    must_be(run, "pixels", "classify-image")
+    from regard.verbs.probe import probe_layers, table
+
+    show(probe_layers(run, train, test, output, device), as_json, table)
 
 
 @app.command()

@@ -24,7 +24,9 @@ def evaluate(
     beam: Annotated[
         int | None, typer.Option(help="Translating: hypotheses kept; 1 is greedy.", show_default="as trained")
     ] = None,
-    bag_of_words: Annotated[bool, typer.Option(help="Classifying: train bags of words for comparison.")] = True,
+    baselines: Annotated[
+        bool, typer.Option(help="Classifying: train something simpler on the same data, for comparison.")
+    ] = True,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the translations, or the labels, here.")
     ] = None,
@@ -35,7 +37,8 @@ def evaluate(
 
     A translator: BLEU cased and lower-cased, and chrF, each with its 95 % interval and sacreBLEU's signature.
     A language model: loss, perplexity, bits per byte. A classifier: accuracy, macro-F1, a confusion picture,
-    and what bags of words with a linear classifier reach on the same texts. Made-up sequences: accuracy.
+    and what something simpler reaches on the same data: bags of words on texts, support vectors on images. An
+    image classifier: also its worst mistakes as a picture. Pixels: bits per pixel. Made-up sequences: accuracy.
     """
     if split not in ("test", "valid"):
         raise UsageError(f"There is no split '{split}'.", "Held-out data is test or valid.", "Use --split test.")
@@ -47,14 +50,18 @@ def evaluate(
     if beam is not None:
         must_be(run, "translate")
         options["beam"] = beam
-    if output is not None and RunFolder.open(run).read_config().task not in ("translate", "classify-text"):
+    if output is not None and RunFolder.open(run).read_config().task not in (
+        "translate",
+        "classify-text",
+        "classify-image",
+    ):
         raise UsageError("There is nothing to write.", "Only translations and labels can be written.", "Leave out -o.")
     for path in files or []:
         if not path.exists():
             raise RegardError(f"The file '{path}' is missing.", "It was named as test data.", "Check the path.")
-    if not bag_of_words:
-        must_be(run, "classify-text")
-        options["bag_of_words"] = False
+    if not baselines:
+        must_be(run, "classify-text", "classify-image")
+        options["baselines"] = False
     found = open_run(run, device).evaluate([str(path) for path in files or []], split, **options)
     if output:
         write(output, "".join(text + "\n" for text in found.outputs))
@@ -129,27 +136,51 @@ def generate(
         float | None, typer.Option(help="Above 1: tokens already written become less likely.")
     ] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed gives another text.")] = 1,
-    samples: Annotated[int, typer.Option(help="How many texts to write.")] = 1,
+    seed: Annotated[int, typer.Option(help="Another seed gives another text, or other images.")] = 1,
+    samples: Annotated[
+        int | None,
+        typer.Option(help="How many texts or images.", show_default="1 text, 25 images, 5 completions of each image"),
+    ] = None,
     top: Annotated[int, typer.Option(help="Show this many candidates and their probabilities at each step.")] = 0,
     modes: Annotated[
         int | None,
         typer.Option(help="Hyena: write with this many exponentials a filter, and say how far off they are."),
     ] = None,
+    complete: Annotated[
+        list[Path] | None, typer.Option(help="Pixels: an image to go on with; may be given several times.")
+    ] = None,
+    keep: Annotated[
+        float | None, typer.Option(help="Pixels: the share of its rows that is kept.", show_default="0.5")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Pixels: the picture to write.", show_default="samples.png"),
+    ] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Continue a text, as it is written.
+    """Continue a text, as it is written; or draw images, or complete them.
 
     regard generate runs/shakespeare --prompt "ROMEO:" --temperature 0.8
+
+    regard generate runs/mnist-pixels --complete three.png --keep 0.5 -o completed.png
 
     A prompt longer than the model's context keeps its last part; it says so. With --json, one object a text.
     """
     from regard.kinds import must_be
+    from regard.training.folder import RunFolder
 
-    must_be(run, "language")
-    from regard.verbs.generate import write_texts
-
+    must_be(run, "language", "pixels")
+    for_texts = {
+        "--prompt": prompt,
+        "--max-tokens": max_tokens,
+        "--min-p": min_p,
+        "--repetition-penalty": repetition_penalty,
+        "--stop": stop or None,
+        "--top": top or None,
+        "--modes": modes,
+    }
+    for_images = {"--complete": complete or None, "--keep": keep, "-o": output}
     given = {
         "max_tokens": max_tokens,
         "temperature": temperature,
@@ -159,7 +190,25 @@ def generate(
         "repetition_penalty": repetition_penalty,
     }
     decoding = {name: value for name, value in given.items() if value is not None}
-    write_texts(run, prompt, stop or [], seed, samples, top, device, as_json, modes, decoding)
+    if RunFolder.open(run).read_config().task == "pixels":
+        _must_be_left_out(for_texts, "It is about texts, and this is a model of pixels.")
+        from regard.verbs.pixels import draw_images
+
+        found = draw_images(run, complete or [], keep, samples, seed, output, device, decoding)
+        show(found, as_json, lambda content: content["picture"])
+        return
+    _must_be_left_out(for_images, "It is about images, and this is a language model.")
+    from regard.verbs.generate import write_texts
+
+    count = 1 if samples is None else samples
+    write_texts(run, prompt, stop or [], seed, count, top, device, as_json, modes, decoding)
+
+
+def _must_be_left_out(options: dict[str, Any], why: str) -> None:
+    """A clear error for the first option that was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{name} has no effect here.", why, "Leave it out.")
 
 
 @app.command()
@@ -195,23 +244,27 @@ def classify(
     run: RunArgument,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="One text a line; standard input if left out.", show_default=False),
+        typer.Argument(help="Texts, one a line, or standard input; or images, or folders of them.", show_default=False),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
-    top: Annotated[int, typer.Option(help="Show this many classes of each text.")] = 1,
+    top: Annotated[int | None, typer.Option(help="Show this many classes; 1 of a text, 5 of an image.")] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Name the class of each line of files or standard input.
+    """Name the class of each line of files or standard input, or of each image.
 
-    One line out for one line in, empty for an empty one: label, TAB, probability (and so on with --top).
-    With --json, one object a line.
+    Texts: one line out for one line in, empty for an empty one: label, TAB, probability (and so on with --top).
+    Images: the same, after the name of the file. With --json, one object a line.
     """
     from regard.kinds import must_be
+    from regard.training.folder import RunFolder
 
-    must_be(run, "classify-text")
-    if top < 1:
+    must_be(run, "classify-text", "classify-image")
+    if top is not None and top < 1:
         raise UsageError(f"{top} classes cannot be shown.", "At least one is.", "Use --top 1.")
-    from regard.verbs.classify import classify_lines
+    from regard.verbs.classify import classify_images, classify_lines
 
-    classify_lines(run, files or [], output, top=top, device=device, as_json=as_json)
+    if RunFolder.open(run).read_config().task == "classify-image":
+        classify_images(run, files or [], output, top=top or 5, device=device, as_json=as_json)
+    else:
+        classify_lines(run, files or [], output, top=top or 1, device=device, as_json=as_json)

@@ -182,6 +182,20 @@ class Config(Settings):
         return _row(self.task, self.images, self.model, self.synthetic.length, self.training.row_length)
 
     @property
+    def batch_setting(self) -> str:
+        """The setting that says how much goes into one update."""
+        if self.task == "embeddings":
+            return "embeddings.words_per_batch"
+        images = self.task in ("classify-image", "pixels")
+        return "training.images_per_batch" if images else "training.tokens_per_batch"
+
+    @property
+    def batch_size(self) -> int:
+        section, _, name = self.batch_setting.partition(".")
+        size: int = getattr(getattr(self, section), name)
+        return size
+
+    @property
     def packed(self) -> bool:
         """Whether several sequences share a row."""
         return self.training.packing == "yes" or (self.training.packing == "auto" and self.model.mixer in PACKABLE)

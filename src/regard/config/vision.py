@@ -52,6 +52,11 @@ def images_agree(config: Config) -> None:
             f"images of {images.height} x {images.width} cannot be cut into patches of {model.patch_height} x "
             f"{model.patch_width}; choose model.patch so that it divides images.size"
         )
+    if model.positions == "sinusoidal-2d" and model.width % 4:
+        raise ValueError(
+            f'model.width = {model.width} cannot be divided by 4, which model.positions = "sinusoidal-2d" needs; '
+            "use another width"
+        )
     if model.stages:
         _windows_fit(images, model)
 

@@ -8,32 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from regard.data.labelled import Example
-from regard.evaluation.classification import accuracy, macro_f1
+from regard.evaluation.classification import Baseline, accuracy, macro_f1
 
 WORDS = r"(?u)\w+|[^\w\s]"
 MOST_FEATURES = 500_000  # the most frequent are kept: on 25,000 film reviews, about all that occur twice
 FEW_FOR_THEIR_LENGTH = 1_500
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """One bag of words: its scores in percent, the seconds to train and test it, and how many features it weighs."""
-
-    name: str
-    accuracy: float
-    macro_f1: float
-    seconds: float
-    features: int
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def baselines(train: Sequence[Example], test: Sequence[Example]) -> list[Baseline]:
+def bags_of_words(train: Sequence[Example], test: Sequence[Example]) -> list[Baseline]:
     """Three bags: words; words and pairs of words; the same weighted by how rare they are (TF-IDF)."""
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
     from sklearn.linear_model import LogisticRegression

@@ -53,6 +53,48 @@ class ClassReport:
         }
 
 
+@dataclass(frozen=True)
+class Guess:
+    """The likeliest class of an example, and the probability of every one, likeliest first."""
+
+    label: str
+    probability: float
+    all: list[tuple[str, float]]
+
+
+def guesses(found_NC: NDArray[np.float32], labels: Sequence[str]) -> list[Guess]:
+    """The probabilities of each example in words."""
+    found = []
+    for p in found_NC:
+        ordered = [(labels[n], float(p[n])) for n in np.argsort(-p, kind="stable")]
+        found.append(Guess(*ordered[0], ordered))
+    return found
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Something simpler: its scores in percent, the seconds to train and test it, and how many features it weighs."""
+
+    name: str
+    accuracy: float
+    macro_f1: float
+    seconds: float
+    features: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def beside(title: str, found: Sequence[Baseline], report: ClassReport) -> list[str]:
+    """What simpler classifiers reach, as lines for people."""
+    own = report.accuracy.value
+    return ["", title] + [
+        f"  {baseline.name:<28} accuracy {baseline.accuracy:6.2f}   macro_f1 {baseline.macro_f1:6.2f}   "
+        f"({own - baseline.accuracy:+.2f} for this run)"
+        for baseline in found
+    ]
+
+
 def class_report(true_N: ArrayLike, predicted_N: ArrayLike, labels: Sequence[str]) -> ClassReport:
     """Accuracy, macro F1 and each class's own scores; label id n is `labels[n]`."""
     counts_CC = confusion(true_N, predicted_N, len(labels))
@@ -78,6 +120,13 @@ def class_report(true_N: ArrayLike, predicted_N: ArrayLike, labels: Sequence[str
 def accuracy(true_N: ArrayLike, predicted_N: ArrayLike) -> float:
     """The share of right predictions, in percent."""
     return 100 * float(np.mean(np.asarray(true_N) == np.asarray(predicted_N)))
+
+
+def top_accuracy(true_N: ArrayLike, found_NC: ArrayLike, count: int) -> float:
+    """The share of examples whose class is among the `count` likeliest, in percent."""
+    found, true = np.asarray(found_NC), np.asarray(true_N)
+    right = found[np.arange(len(true)), true]
+    return 100 * float(np.mean((found > right[:, None]).sum(-1) < count))
 
 
 def macro_f1(true_N: ArrayLike, predicted_N: ArrayLike, classes: int) -> float:

@@ -203,6 +203,11 @@ STARTERS = {
     "masked": ("bert-small", "Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU."),
     "classify-text": ("starter-classify", "Edit data.train; the rest works as it is for some 1,000 to 100,000 texts."),
     "embeddings": ("words", "Edit data.text; the rest works as it is for some 1 to 1,000 MB of text."),
+    "classify-image": (
+        "digits",
+        "Edit data.sample or data.images, images.size and model.patch; it is for small images.",
+    ),
+    "pixels": ("digits-pixels", "Edit data.sample or data.images, and images.size; every pixel is a token."),
     "synthetic": ("recall", "Edit [synthetic] and model.mixer; no files are needed."),
 }
 

@@ -28,6 +28,14 @@ def open_run(path: Path | str, device: str = "auto") -> Run:
         from regard.runs.classification import ClassificationRun
 
         return ClassificationRun(path, device)
+    if task == "classify-image":
+        from regard.runs.images import ImageClassificationRun
+
+        return ImageClassificationRun(path, device)
+    if task == "pixels":
+        from regard.runs.pixels import PixelRun
+
+        return PixelRun(path, device)
     if task == "synthetic":
         from regard.runs.synthetic import SyntheticRun
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,13 @@ from regard.config import FileList
 from regard.data.labelled import LabelledSource, splits
 from regard.data.shards import LabelledShards, Ragged, cache_folder, tokenise_labelled
 from regard.errors import RegardError
-from regard.evaluation.bag_of_words import Baseline, advice, baselines, samples_per_length
-from regard.evaluation.classification import class_report
+from regard.evaluation.bag_of_words import advice, bags_of_words, samples_per_length
+from regard.evaluation.classification import Guess, beside, class_report, guesses
 from regard.evaluation.metrics import Evaluation
 from regard.explain.confusion import draw_confusion
 from regard.models.classifier import Classifier
 from regard.runs.base import Run
 from regard.tasks.classify import probabilities
-
-
-@dataclass(frozen=True)
-class Guess:
-    """The likeliest class of a text, and the probability of every one, likeliest first."""
-
-    label: str
-    probability: float
-    all: list[tuple[str, float]]
 
 
 class ClassificationRun(Run):
@@ -50,14 +40,10 @@ class ClassificationRun(Run):
         flat = np.array([token for row in ids for token in row], np.int64)
         shards = LabelledShards(Ragged(flat, offsets), np.zeros(len(texts), np.int64))
         found = probabilities(self.model, shards, self.config, self.hardware)
-        guesses = []
-        for p in found:
-            ordered = [(self.classes[n], float(p[n])) for n in np.argsort(-p, kind="stable")]
-            guesses.append(Guess(*ordered[0], ordered))
-        return guesses
+        return guesses(found, self.classes)
 
     def evaluate(
-        self, files: FileList | None = None, split: str = "test", bag_of_words: bool = True, **options: Any
+        self, files: FileList | None = None, split: str = "test", baselines: bool = True, **options: Any
     ) -> Evaluation:
         """Accuracy and macro-F1, a picture of the confusions, and what bags of words reach on the same texts."""
         sources = splits(self.config.data)
@@ -77,22 +63,18 @@ class ClassificationRun(Run):
         draw_confusion(report.counts_CC, self.classes, picture)
         details = report.to_json() | {"confusion_picture": str(picture.resolve())}
         notes = [f"{picture.resolve()}"]
-        if bag_of_words:
+        if baselines:
             train, test = list(sources["train"]), list(source)
             with console.progress(0, "bags of words"):
-                found_baselines = baselines(train, test)
+                found_baselines = bags_of_words(train, test)
             details["baselines"] = [baseline.to_json() for baseline in found_baselines]
             details["samples_per_length"] = samples_per_length(train)
-            notes = [*_table(found_baselines, report.accuracy.value), "", advice(train), "", *notes]
+            notes = [
+                *beside("Bags of words with a linear classifier, trained on the same texts:", found_baselines, report),
+                "",
+                advice(train),
+                "",
+                *notes,
+            ]
         outputs = [self.classes[number] for number in found]
         return Evaluation(report.scores, len(texts), "texts", outputs, details, notes)
-
-
-def _table(found: Sequence[Baseline], own: float) -> list[str]:
-    lines = ["", "Bags of words with a linear classifier, trained on the same texts:"]
-    for baseline in found:
-        lines.append(
-            f"  {baseline.name:<28} accuracy {baseline.accuracy:6.2f}   macro_f1 {baseline.macro_f1:6.2f}   "
-            f"({own - baseline.accuracy:+.2f} for this run)"
-        )
-    return lines

@@ -25,6 +25,14 @@ def task_class(task: Task) -> Any:
         from regard.tasks.classify import ClassificationTask
 
         return ClassificationTask
+    if task == "classify-image":
+        from regard.tasks.classify_image import ImageClassificationTask
+
+        return ImageClassificationTask
+    if task == "pixels":
+        from regard.tasks.pixels import PixelTask
+
+        return PixelTask
     if task == "synthetic":
         from regard.tasks.synthetic import SyntheticTask
 

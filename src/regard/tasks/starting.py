@@ -12,15 +12,19 @@ from regard.config import Config
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import RegardError
 from regard.layers.embedding import Embedding
+from regard.layers.patches import resample
 from regard.training.checkpoint import read_tensors
 from regard.training.folder import RunFolder
+
+
+HEADS = ("to_classes.", "to_logits.", "transform.", "transform_norm.")  # what is read from a body, and learned anew
 
 
 def start_from_files(config: Config, folder: RunFolder, model: nn.Module) -> None:
     """Put the blocks of another run, or word vectors, in place of random numbers."""
     if config.training.start_from:
         weights = read_tensors(Path(config.training.start_from) / "model.safetensors")
-        copied = copy_trunk(model, weights)
+        copied = copy_body(model, weights)
         console.say(f"Starting from the {copied:,} weights of '{config.training.start_from}'.")
     if config.training.embeddings:
         from regard.data.word_vectors import WordVectors, initialise_table
@@ -38,17 +42,22 @@ def start_from_files(config: Config, folder: RunFolder, model: nn.Module) -> Non
                 )
 
 
-def copy_trunk(model: nn.Module, weights: dict[str, Tensor]) -> int:
-    """Copy every weight of the trunk; of a longer embedding table, the rows that both have. How many numbers."""
+def copy_body(model: nn.Module, weights: dict[str, Tensor]) -> int:
+    """Copy every weight but those of the head. How many numbers.
+
+    Of a longer embedding table, the rows that both have; positions of another grid of patches are resampled.
+    """
     copied = 0
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if not name.startswith("trunk."):
+            if name.startswith(HEADS):
                 continue
             found = weights.get(name)
             is_table = name == "trunk.embedding.table.weight"
             if found is not None and is_table:
                 found = found[: len(parameter)]
+            elif found is not None and name == "trunk.embedding.positions_RSD":
+                found = resample(found, (parameter.shape[0], parameter.shape[1]))
             if (
                 found is None
                 or found.shape[1:] != parameter.shape[1:]

@@ -289,11 +289,12 @@ class Trainer:
         )
 
     def _memory_error(self, error: Exception) -> RegardError:
-        tokens, pieces = self.settings.tokens_per_batch, self.settings.micro_batches
+        name = self.config.batch_setting
+        pieces = self.settings.micro_batches
         return RegardError(
-            f"Out of memory on {self.hardware.device} with training.tokens_per_batch = {tokens:,}.",
+            f"Out of memory on {self.hardware.device} with {name} = {self.config.batch_size:,}.",
             str(error).splitlines()[0][:200],
-            f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower training.tokens_per_batch.",
+            f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower {name}.",
         )
 
 

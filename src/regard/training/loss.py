@@ -2,6 +2,7 @@
 
     L = −Σ_t log p(y_t)                                     cross-entropy
     with smoothing ε:  L = −Σ_t [(1 − ε) log p(y_t) + ε · mean_w log p(w)]
+    two classes in one image, of shares λ and 1 − λ:  L = λ L(y) + (1 − λ) L(y')
     R-Drop:            L = ½ (L₁ + L₂) + α/2 · Σ_t ½ [KL(p₁‖p₂) + KL(p₂‖p₁)]     (Liang et al., 2021)
 
 Every loss is a sum over targets. The trainer divides by the number of targets in the whole batch, so any
@@ -32,6 +33,17 @@ def cross_entropy(logits_BTW: Tensor, labels_BT: Tensor, smoothing: float = 0.0,
         label_smoothing=smoothing,
         reduction="sum",
     )
+
+
+def mixed_cross_entropy(
+    logits_BK: Tensor, labels_B: Tensor, other_labels_B: Tensor, share_B: Tensor, smoothing: float = 0.0
+) -> Tensor:
+    """Of images that hold `share` of one class and the rest of another, summed. Same as with soft targets."""
+    own_B, other_B = (
+        F.cross_entropy(logits_BK.float(), labels, label_smoothing=smoothing, reduction="none")
+        for labels in (labels_B, other_labels_B)
+    )
+    return (share_B * own_B + (1 - share_B) * other_B).sum()
 
 
 def divergence(first_BTW: Tensor, second_BTW: Tensor, labels_BT: Tensor, ignore: int = 0) -> Tensor:

@@ -1,7 +1,8 @@
 """Adam, AdamW and Muon, with decay for matrices only; and the norm of all gradients.
 
-Muon is for the matrices inside the blocks; embeddings, norms, biases and the output layer go on with AdamW. So do
-the networks that make Hyena's filters, without decay: their weights are frequencies.
+Muon is for the matrices inside the blocks; embeddings, norms, biases and the output layer go on with AdamW. So do,
+without decay, weights that are no maps: those of the networks that make Hyena's filters, which are frequencies, Swin's
+biases for distances, and where patches are in an image.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from regard.config import TrainingSettings
 from regard.layers.block import Block
 from regard.layers.hyena import ImplicitFilter
+from regard.layers.patches import PatchEmbedding
+from regard.layers.windows import WindowAttention
 from regard.training.muon import Muon
 
 
@@ -24,7 +27,7 @@ class Optimizer:
         self.parameters = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         inside = matrices_of_blocks(model) if settings.optimizer == "muon" else []
         others = [weight for weight in self.parameters.values() if not any(weight is other for other in inside)]
-        free = {id(weight) for weight in weights_of_filters(model)}
+        free = {id(weight) for weight in no_maps(model)}
         decayed = [weight for weight in others if weight.dim() >= 2 and id(weight) not in free]
         kept = {id(weight) for weight in decayed}
         groups = [
@@ -72,15 +75,23 @@ class Optimizer:
 def matrices_of_blocks(model: nn.Module) -> list[nn.Parameter]:
     """The weights of the linear maps inside the blocks; a map to a single number is a vector."""
     blocks = [module for module in model.modules() if isinstance(module, Block)]
-    filters = {id(weight) for weight in weights_of_filters(model)}
-    weights = [weight for block in blocks for weight in block.parameters() if id(weight) not in filters]
+    others = {id(weight) for weight in no_maps(model)}
+    weights = [weight for block in blocks for weight in block.parameters() if id(weight) not in others]
     return [weight for weight in weights if weight.dim() == 2 and min(weight.shape) > 1]
 
 
-def weights_of_filters(model: nn.Module) -> list[nn.Parameter]:
-    """The weights of the networks that make Hyena's filters."""
-    filters = [module for module in model.modules() if isinstance(module, ImplicitFilter)]
-    return [weight for network in filters for weight in network.parameters()]
+def no_maps(model: nn.Module) -> list[nn.Parameter]:
+    """Weights that have the shape of a matrix but map nothing to anything."""
+    found: list[nn.Parameter] = []
+    for module in model.modules():
+        if isinstance(module, ImplicitFilter):
+            found += module.parameters()
+        elif isinstance(module, WindowAttention):
+            found.append(module.table)
+        elif isinstance(module, PatchEmbedding):
+            places = (module.class_token_1D, module.registers_ED, module.positions_RSD)
+            found += [weight for weight in places if weight is not None]
+    return found
 
 
 def gradient_norm(model: nn.Module, largest: float) -> Tensor:

@@ -13,6 +13,8 @@ from regard.explain.translation import TracedTranslation, trace_translation
 from regard.layers.hyena import Hyena
 from regard.runs import open_run
 from regard.runs.translation import TranslationRun
+from regard.training.folder import RunFolder
+from regard.verbs.explain_image import draw_image_maps
 
 KINDS = ("attention", "alignment", "positions", "toeplitz")
 POSITIONS_SHOWN = 100
@@ -24,6 +26,8 @@ def draw(run: Path, text: str, output: Path, what: str, target: str, device: str
     """Draw one picture of a run; returns where it is and what it shows."""
     if what == "toeplitz":
         return _toeplitz(run, output, device)
+    if RunFolder.open(run).read_config().task == "classify-image":
+        return draw_image_maps(run, Path(text), output, what, target, device)
     model = TranslationRun(run, device)
     try:
         if what == "positions":

@@ -28,19 +28,7 @@ def write_texts(
     decoding: dict[str, Any],
 ) -> None:
     """Continue the prompt `samples` times, and print the texts."""
-    if decoding.get("temperature", 1) < 0:
-        raise UsageError(
-            f"--temperature {decoding['temperature']} is negative.",
-            "Logits are divided by it; 0 stands for the likeliest token.",
-            "Use 0, or a number above it: 0.8.",
-        )
-    cuts = [name for name in ("top_k", "top_p", "min_p") if name in decoding]
-    if decoding.get("temperature") == 0 and cuts:
-        raise UsageError(
-            f"--{cuts[0].replace('_', '-')} has no effect at temperature 0.",
-            "The likeliest token is taken each time.",
-            "Leave it out, or raise --temperature.",
-        )
+    check_sampling(decoding)
     if top < 0 or (top and samples > 1):
         raise UsageError(
             f"--top {top} cannot be shown.",
@@ -61,6 +49,23 @@ def write_texts(
         _as_candidates(pieces)
     else:
         _as_text(prompt, samples, pieces)
+
+
+def check_sampling(decoding: dict[str, Any]) -> None:
+    """Options that contradict each other, told by the names that they have on the command line."""
+    if decoding.get("temperature", 1) < 0:
+        raise UsageError(
+            f"--temperature {decoding['temperature']} is negative.",
+            "Logits are divided by it; 0 stands for the likeliest token.",
+            "Use 0, or a number above it: 0.8.",
+        )
+    cuts = [name for name in ("top_k", "top_p", "min_p") if name in decoding]
+    if decoding.get("temperature") == 0 and cuts:
+        raise UsageError(
+            f"--{cuts[0].replace('_', '-')} has no effect at temperature 0.",
+            "The likeliest token is taken each time.",
+            "Leave it out, or raise --temperature.",
+        )
 
 
 def _as_text(prompt: str, samples: int, pieces: Any) -> None:

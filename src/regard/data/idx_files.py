@@ -1,0 +1,168 @@
+"""idx files, as MNIST comes in: images in one file, their labels in another beside it; plain or gzipped.
+
+    00 00 08 03 · count · height · width · bytes …                          train-images-idx3-ubyte
+    00 00 08 04 · count · height · width · 1 or 3 · bytes …                 train-images-idx4-ubyte
+    00 00 08 01 · count · bytes …                                           train-labels-idx1-ubyte
+
+Every number in the header has four bytes, the largest first.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.image_entries import Content, Entry, by_file, is_division, readable, shown
+from regard.errors import RegardError
+from regard.files import sha256
+
+DENSEST = 1040  # gzip packs no more bytes into one: so a header that claims more is wrong
+
+
+def is_idx_name(name: str) -> bool:
+    return re.search(r"idx[134](-ubyte)?(\.gz)?$", name) is not None
+
+
+def idx_shape(file: BinaryIO, name: str) -> tuple[int, ...]:
+    """The header: two zeros, the type (8: bytes), the number of dimensions, and each of them; big-endian."""
+    magic = file.read(4)
+    dimensions = magic[3] if len(magic) == 4 else 0
+    sizes = file.read(4 * dimensions)
+    if magic[:3] != b"\0\0\x08" or dimensions not in (1, 3, 4) or len(sizes) < 4 * dimensions:
+        raise RegardError(
+            f"'{name}' is not an idx file of bytes.",
+            f"It starts with {magic.hex(' ') or 'nothing'}; images start with 00 00 08 03, labels with 00 00 08 01.",
+            "Get the file again, or name another.",
+        )
+    return tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
+
+
+def idx_images(file: BinaryIO, name: str) -> Iterator[NDArray[np.uint8]]:
+    """The images one by one, [h, w] or [h, w, C]."""
+    count, *shape = idx_shape(file, name)
+    for number in range(count):
+        raw = file.read(math.prod(shape))
+        if len(raw) < math.prod(shape):
+            raise _cut_short(name, count, number)
+        yield np.frombuffer(raw, np.uint8).reshape(shape)
+    file.read(1)  # at its end, a .gz is checked
+
+
+def _cut_short(name: str, count: int, number: int) -> RegardError:
+    return RegardError(
+        f"'{name}' is cut short.", f"It should hold {count:,}, but has {number:,} at most.", "Get the file again."
+    )
+
+
+class IdxListing:
+    """What some idx files hold: how many images are in which, and the labels of each."""
+
+    def __init__(self) -> None:
+        self.images: list[tuple[str, int]] = []
+        self.labels: dict[str, list[str]] = {}
+
+    def add(self, name: str, file: BinaryIO, size: int) -> None:
+        """One file, of so many bytes as it lies there."""
+        count, *shape = idx_shape(file, name)
+        if not shape:
+            raw = file.read(count + 1)[:count]  # at its end, a .gz is checked
+            if len(raw) < count:
+                raise _cut_short(name, count, len(raw))
+            self.labels[name.removesuffix(".gz")] = [str(label) for label in raw]
+        elif 0 in shape or shape[2:] not in ([], [1], [3]):
+            raise RegardError(
+                f"'{name}' has images of {' x '.join(map(str, shape))}.",
+                "An image is height x width, or height x width x 1 or 3 colours.",
+                "Write the file anew in that order.",
+            )
+        elif count * math.prod(shape) > size * DENSEST:
+            raise _cut_short(name, count, size * DENSEST // math.prod(shape))
+        else:
+            self.images.append((name, count))
+
+    def entries(self) -> list[Entry]:
+        splits = [by_file(name) for name, _ in self.images]
+        divided = is_division(splits)
+        entries = []
+        for (name, count), split in zip(self.images, splits, strict=True):
+            beside = labels_name(name)
+            labels = self.labels.get(beside, [""] * count)
+            if len(labels) != count:
+                raise RegardError(
+                    f"'{name}' has {count:,} images, but {len(labels):,} labels beside it.",
+                    f"Label n in '{beside}' belongs to image n.",
+                    "Get both files again.",
+                )
+            file = shown(name.rsplit("/", 1)[-1])
+            entries += [
+                Entry(f"{file} #{number}", label, split if divided else "") for number, label in enumerate(labels)
+            ]
+        return entries
+
+
+class IdxFiles:
+    """Files of images, and those of their labels."""
+
+    def __init__(self, folder: Path, files: list[Path]):
+        self.name = folder.absolute().name
+        # Beside its .gz, the file itself is enough.
+        self.files = [file for file in files if file.suffix != ".gz" or file.with_suffix("") not in files]
+
+    def fingerprint(self) -> Iterator[str]:
+        for file in self.files:
+            with readable(file):
+                yield f"{file.name!r} {sha256(file)}\n"
+
+    @cached_property
+    def listing(self) -> IdxListing:
+        listing = IdxListing()
+        for path in self.files:
+            with readable(path), path.open("rb") as raw, unpacked(raw) as file:
+                listing.add(path.as_posix(), file, path.stat().st_size)
+        return listing
+
+    def entries(self) -> list[Entry]:
+        if not self.listing.images:
+            raise RegardError(
+                f"'{self.files[0]}' has labels, but no images.",
+                "The images of idx data are in a file of their own, as train-images-idx3-ubyte.",
+                "Name that file, or the folder with both.",
+            )
+        return self.listing.entries()
+
+    def contents(self) -> Iterator[Content]:
+        for name, _ in self.listing.images:
+            with readable(Path(name)), Path(name).open("rb") as raw, unpacked(raw) as file:
+                yield from idx_images(file, name)
+
+
+def unpacked(file: io.BufferedReader) -> BinaryIO:
+    """What a stream holds, also if it is gzipped."""
+    return cast(BinaryIO, gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file)
+
+
+def starts_as_idx(path: Path) -> bool:
+    with path.open("rb") as raw, unpacked(raw) as file:
+        return file.read(4) in (b"\0\0\x08\x03", b"\0\0\x08\x04")
+
+
+def labels_name(name: str) -> str:
+    """train-images-idx3-ubyte.gz → train-labels-idx1-ubyte, in the same folder"""
+    folder, slash, file = name.removesuffix(".gz").rpartition("/")
+    return folder + slash + re.sub("idx[34]", "idx1", file.replace("images", "labels"))
+
+
+def labels_beside(path: Path) -> list[Path]:
+    """The files that exist of those that may hold the labels."""
+    name = labels_name(path.name)
+    beside = (path.with_name(name), path.with_name(f"{name}.gz"))
+    return [file for file in beside if file != path and file.is_file()]

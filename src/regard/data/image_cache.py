@@ -1,0 +1,305 @@
+"""Images decoded once, kept on disk, mapped into memory, and used again.
+
+A cache folder holds all images of the places named for a split, brought to one size: their pixels in one flat file,
+and beside it labels, names, and a place in [0, 1) for each, from a hash of its pixels:
+
+    valid: place < v        test: v ≤ place < v + t        train: the rest
+
+So equal images are never on two sides, and further images move none. Training images lie in the order of their
+places: any share held out of them is a slice of the mapped file, and neither copied nor decoded anew.
+
+Shapes: N images · H height · W width · C channels (1 grey, 3 colours)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.config import DataSettings, ImageSettings
+from regard.console import progress
+from regard.data.image_entries import SPLITS, Content, Entry, Place
+from regard.data.image_sources import found, place_of, places
+from regard.data.images import BadImage, fit_pixels, natural_order, read_image
+from regard.data.shards import cache_folder, kept
+from regard.errors import RegardError
+from regard.files import flush
+
+FORMAT = "images-1"
+MOST_IMAGES, MOST_BYTES = 64, 2**24  # decoded by a thread at a time
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of one size; image i has the label i, an index into the classes, or -1 for none."""
+
+    pixels_NHWC: NDArray[np.uint8]
+    labels_N: NDArray[np.int64]
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.labels_N)
+
+    def take(self, numbers: NDArray[np.int64] | Sequence[int] | slice) -> Images:
+        """These images, in this order: mapped as before for a slice, else copied."""
+        if isinstance(numbers, slice):
+            return Images(self.pixels_NHWC[numbers], self.labels_N[numbers], self.names[numbers])
+        at = np.asarray(numbers, np.int64)
+        return Images(self.pixels_NHWC[at], self.labels_N[at], [self.names[number] for number in at])
+
+
+@dataclass(frozen=True)
+class ImageSplits:
+    """Train, valid and test; the classes are those of the training images."""
+
+    train: Images
+    valid: Images
+    test: Images
+    classes: list[str]
+    skipped: list[str]
+
+
+def image_splits(data: DataSettings, settings: ImageSettings) -> ImageSplits:
+    """All images that the settings name, by split; what is not named is held out of train."""
+    named = {split: places(data, split) for split in SPLITS}
+    whole = _decoded(named["train"], "train", data, settings)
+    parts = {split: (whole, whole.slices[split]) for split in SPLITS}
+    skipped = list(whole.skipped)
+    for split in ("valid", "test"):
+        if named[split]:
+            given = _decoded(named[split], split, data, settings)
+            parts[split] = (given, given.slices[split])
+            skipped += given.skipped
+    parts |= _held_out(whole, [split for split in ("valid", "test") if _size(parts[split][1]) == 0], data)
+    if _size(parts["train"][1]) == 0:
+        raise RegardError(
+            "There are no training images.",
+            f"All {len(whole.labels_N):,} images of the training data are for validation or test.",
+            "Name more images, or lower data.held_out and data.held_out_test.",
+        )
+    classes = sorted({label for label in whole.labels(parts["train"][1]) if label}, key=natural_order)
+    splits = {split: part.images(rows, classes, SHOWN_AS[split]) for split, (part, rows) in parts.items()}
+    return ImageSplits(**splits, classes=classes, skipped=skipped)
+
+
+def labelled_images(paths: Sequence[Path], data: DataSettings, settings: ImageSettings, classes: list[str]) -> Images:
+    """Other images to test on, in any of the forms; their labels must be among these classes."""
+    given = _decoded([place_of(path, data) for path in paths], "test", data, settings)
+    return given.images(given.slices["test"], classes, "test")
+
+
+def must_have_classes(splits: ImageSplits) -> None:
+    """A classifier needs a label for every image, and two classes or more."""
+    for name, images in (("train", splits.train), ("valid", splits.valid), ("test", splits.test)):
+        without = np.flatnonzero(images.labels_N < 0)
+        if len(without):
+            few = ", ".join(f"'{images.names[number]}'" for number in without[:3])
+            raise RegardError(
+                f"{len(without):,} of the {SHOWN_AS[name]} images have no label: {few}{' …' * (len(without) > 3)}.",
+                "The label is the folder an image lies in, or stands in the .csv (data.label_field) or idx file.",
+                "Put the images into one folder for each class, or name their labels.",
+            )
+    if len(splits.classes) == 1:
+        raise RegardError(
+            f"All {len(splits.train):,} training images are of the class '{splits.classes[0]}'.",
+            "A classifier needs two classes or more.",
+            "Check the folders: each class has one of its own.",
+        )
+
+
+SHOWN_AS = {"train": "training", "valid": "validation", "test": "test"}
+
+
+def _size(rows: slice) -> int:
+    return int(rows.stop - rows.start)
+
+
+# ---------------------------------------------------------------- decoded images
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A cache folder: train, valid and test one after the other."""
+
+    pixels_NHWC: NDArray[np.uint8]
+    labels_N: NDArray[np.int64]  # into `label_names`
+    places_N: NDArray[np.float64]
+    names: list[str]
+    label_names: list[str]
+    skipped: list[str]
+    slices: dict[str, slice]
+
+    def labels(self, rows: slice) -> Counter[str]:
+        """How many images have which label."""
+        numbers, counts = np.unique(self.labels_N[rows], return_counts=True)
+        return Counter({self.label_names[number]: int(count) for number, count in zip(numbers, counts, strict=True)})
+
+    def images(self, rows: slice, classes: list[str], split: str) -> Images:
+        """A part of these images, with labels by these classes; without classes, labels count for nothing."""
+        unknown = {label: count for label, count in self.labels(rows).items() if label and label not in classes}
+        if unknown and classes:
+            raise _unknown(unknown, classes, split)
+        number_of = {label: number for number, label in enumerate(classes)}
+        by_class = np.array([number_of.get(label, -1) for label in self.label_names], np.int64)
+        return Images(self.pixels_NHWC[rows], by_class[self.labels_N[rows]], self.names[rows])
+
+
+def _unknown(unknown: dict[str, int], classes: list[str], split: str) -> RegardError:
+    few = [f"'{label}' ({count:,} image{'s' * (count > 1)})" for label, count in unknown.items()][:5]
+    many = f"{len(unknown)} classes" if len(unknown) > 1 else "a class"
+    return RegardError(
+        f"The {split} images have {many} that training has none of: {', '.join(few)}{' …' * (len(unknown) > 5)}.",
+        f"The classes of training are: {', '.join(classes[:20])}{' …' * (len(classes) > 20)}.",
+        "Add such images to training, take them out here, or lower data.held_out if they were held out.",
+    )
+
+
+def _held_out(whole: Decoded, missing: list[str], data: DataSettings) -> dict[str, tuple[Decoded, slice]]:
+    """Train, and each split that is missing, as slices of train."""
+    shares = {"valid": data.held_out, "test": data.held_out_test or data.held_out}
+    train = whole.slices["train"]
+    ends = train.start + np.searchsorted(whole.places_N[train], np.cumsum([shares[split] for split in missing]))
+    starts = [train.start, *(int(end) for end in ends)]
+    parts = {split: slice(*bounds) for split, *bounds in zip(missing, starts[:-1], starts[1:], strict=True)}
+    return {split: (whole, rows) for split, rows in (parts | {"train": slice(starts[-1], train.stop)}).items()}
+
+
+# ---------------------------------------------------------------- the cache
+
+
+def _decoded(named: Sequence[Place], split: str, data: DataSettings, settings: ImageSettings) -> Decoded:
+    """The images of these places: from the cache where it is whole, else decoded now."""
+    parts = [FORMAT, split, repr((settings.height, settings.width, settings.colour, settings.fit))]
+    for place in named:
+        parts += [repr(place.name), *place.fingerprint()]
+    folder = kept(cache_folder(data.cache), parts, lambda temporary: _write(temporary, named, split, settings))
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    shape = (sum(about["counts"]), settings.height, settings.width, settings.channels)
+    ends = np.cumsum([0, *about["counts"]]).tolist()
+    return Decoded(
+        np.memmap(folder / "pixels", np.uint8, "r", shape=shape),
+        np.fromfile(folder / "labels", np.int64),
+        np.fromfile(folder / "places", np.float64),
+        json.loads((folder / "names.json").read_text(encoding="utf-8")),
+        about["labels"],
+        about["skipped"],
+        {name: slice(*bounds) for name, *bounds in zip(SPLITS, ends[:-1], ends[1:], strict=True)},
+    )
+
+
+def _write(folder: Path, named: Sequence[Place], split: str, settings: ImageSettings) -> None:
+    """Decodes all images into one file as they come, then orders them."""
+    total, images = found(named, split)
+    entries: list[Entry] = []
+    places_found: list[float] = []
+    skipped: list[str] = []
+    unordered = folder / "unordered"
+    with unordered.open("wb") as file, progress(total, "reading images") as show:
+        for entry, pixels in _in_order(images, settings):
+            if isinstance(pixels, BadImage):
+                skipped.append(f"{entry.name}: {pixels.reason}")
+            else:
+                entries.append(entry)
+                places_found.append(_place(pixels))
+                file.write(pixels.tobytes())
+            show(len(entries) + len(skipped), "")
+    if not entries:
+        raise _no_images(named, skipped)
+    splits = np.array([SPLITS.index(entry.split) for entry in entries])
+    places_N = np.array(places_found)
+    order = np.lexsort((np.where(splits == 0, places_N, 0), splits))  # the last key counts most
+    label_names = sorted({entry.label for entry in entries}, key=natural_order)
+    number_of = {label: number for number, label in enumerate(label_names)}
+    (folder / "labels").write_bytes(np.array([number_of[entries[at].label] for at in order], np.int64).tobytes())
+    (folder / "places").write_bytes(places_N[order].tobytes())
+    (folder / "names.json").write_text(json.dumps([entries[at].name for at in order]), encoding="utf-8")
+    about = {"counts": np.bincount(splits, minlength=3).tolist(), "labels": label_names, "skipped": skipped}
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+    _copy_in_order(unordered, folder / "pixels", order)
+    unordered.unlink()
+    for path in folder.iterdir():
+        flush(path)
+
+
+def _copy_in_order(source: Path, target: Path, order: NDArray[np.int64]) -> None:
+    pixels_NX = np.memmap(source, np.uint8, "r").reshape(len(order), -1)
+    rows = max(1, MOST_BYTES // pixels_NX.shape[1])
+    with target.open("wb") as file:
+        for start in range(0, len(order), rows):
+            file.write(pixels_NX[order[start : start + rows]].tobytes())
+
+
+def _no_images(named: Sequence[Place], skipped: list[str]) -> RegardError:
+    where = ", ".join(f"'{place.name}'" for place in named)
+    if skipped:
+        return RegardError(
+            f"None of the {len(skipped):,} images in {where} can be read.", f"{skipped[0]}", "Check the files."
+        )
+    return RegardError(f"There are no images in {where}.", "It holds none of a known form.", "Check the file.")
+
+
+def _place(pixels_HWC: NDArray[np.uint8]) -> float:
+    return int.from_bytes(hashlib.blake2b(pixels_HWC.tobytes(), digest_size=6).digest()) / 2**48
+
+
+# ---------------------------------------------------------------- decoding in parallel
+
+
+def _in_order(
+    images: Iterable[tuple[Entry, Content]], settings: ImageSettings
+) -> Iterator[tuple[Entry, NDArray[np.uint8] | BadImage]]:
+    """Every image decoded, in the order they come. Pillow decodes in several threads at once.
+
+    Only so many are under way that memory stays bounded, however many there are.
+    """
+    threads = min(16, os.cpu_count() or 1)
+    waiting: deque[tuple[list[Entry], Future[list[NDArray[np.uint8] | BadImage]]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for chunk in _chunks(images, settings):
+            contents = [content for _, content in chunk]
+            waiting.append(([entry for entry, _ in chunk], pool.submit(_decode, contents, settings)))
+            if len(waiting) > 2 * threads:
+                entries, future = waiting.popleft()
+                yield from zip(entries, future.result(), strict=True)
+        for entries, future in waiting:
+            yield from zip(entries, future.result(), strict=True)
+
+
+def _chunks(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) -> Iterator[list[tuple[Entry, Content]]]:
+    """A few images at a time: so many, or so many bytes, before or after decoding."""
+    most = min(MOST_IMAGES, max(1, MOST_BYTES // (settings.height * settings.width * settings.channels)))
+    chunk: list[tuple[Entry, Content]] = []
+    size = 0
+    for entry, content in images:
+        chunk.append((entry, content))
+        size += len(content) if isinstance(content, bytes) else 0
+        if len(chunk) >= most or size >= MOST_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _decode(contents: list[Content], settings: ImageSettings) -> list[NDArray[np.uint8] | BadImage]:
+    return [_pixels(content, settings) for content in contents]
+
+
+def _pixels(content: Content, settings: ImageSettings) -> NDArray[np.uint8] | BadImage:
+    try:
+        if isinstance(content, np.ndarray):
+            return fit_pixels(content, settings)
+        if isinstance(content, BadImage):
+            return content
+        return read_image(io.BytesIO(content) if isinstance(content, bytes) else content, settings)
+    except BadImage as bad:
+        return bad

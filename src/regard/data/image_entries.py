@@ -1,0 +1,95 @@
+"""An image among others: what it is called, its class, and the split it belongs to, all told by names.
+
+A folder, an archive or a set of idx files is divided when it holds `train` beside `test` or `valid`, perhaps all
+below one folder. Else the folder an image lies in is its class, and which split it is in is for others to say.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.images import BadImage
+from regard.errors import RegardError
+
+SPLITS = ("train", "valid", "test")
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("valid", "val", "validation"), "valid"),
+    **dict.fromkeys(("test", "testing", "t10k"), "test"),
+}
+OUTSIDE = "outside"  # in a divided place, but in none of its splits
+
+
+class Entry(NamedTuple):
+    """One image of a place: where it lies, its class ("" for none), its split ("" where the place is not divided)."""
+
+    name: str
+    label: str
+    split: str
+
+
+# An image as a file, as the bytes of one, as pixels [h, w] or [h, w, C], or known to be bad.
+Content = Path | bytes | NDArray[np.uint8] | BadImage
+
+
+class Place(Protocol):
+    name: str
+
+    def fingerprint(self) -> Iterator[str]:
+        """Changes when the images or their labels change."""
+
+    def entries(self) -> list[Entry]: ...
+
+    def contents(self) -> Iterator[Content]:
+        """One for each entry, in the same order."""
+
+
+def by_folder(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, str]]:
+    """The label and the split of each image, from the folders it lies in (the last part is the file itself)."""
+    shared, shortest = 0, min(map(len, paths), default=1)
+    while shared < shortest - 1 and len({path[shared] for path in paths}) == 1:
+        shared += 1
+    for depth in range(shared + 1):
+        found = [SPLIT_NAMES.get(path[depth].lower(), OUTSIDE) if len(path) > depth + 1 else OUTSIDE for path in paths]
+        if is_division(found):
+            labels = [path[depth + 1] if len(path) > depth + 2 else "" for path in paths]
+            return list(zip(labels, found, strict=True))
+    # Folders around all classes are no classes, as long as a folder below them is one.
+    depth = max(0, min(shared, shortest - 2))
+    return [(path[depth] if len(path) > depth + 1 else "", "") for path in paths]
+
+
+def is_division(splits: Sequence[str]) -> bool:
+    return "train" in splits and ("valid" in splits or "test" in splits)
+
+
+def by_file(name: str) -> str:
+    """train-images-idx3-ubyte → train"""
+    words = re.split("[-_.]", name.rsplit("/", 1)[-1].lower())
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), OUTSIDE)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Failing to read becomes an error that says which file."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
+        raise RegardError(
+            f"Cannot read '{path}'.", f"{error}", "Check the file and its permissions; an archive must be whole."
+        ) from None
+
+
+def shown(name: str) -> str:
+    """A name as it may be printed: a file's name can hold anything."""
+    return name if name.isprintable() else "".join(sign if sign.isprintable() else "�" for sign in name)

@@ -1,0 +1,257 @@
+"""Where images and their labels come from.
+
+    folder   one folder for each class, images anywhere below it; loose images have no label
+    idx      `train-images-idx3-ubyte` as of MNIST, its labels beside it; plain or .gz; or a folder of such files
+    archive  a .tar, plain or compressed, of either; read from start to end, never unpacked
+    table    a .csv with a header: one column is the path of an image, another its label
+    digits   the 1,797 digits that come with scikit-learn
+
+Each is a `Place`. Its form is told by looking at it, not only by its name.
+"""
+
+from __future__ import annotations
+
+import csv
+import tarfile
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.config import DataSettings
+from regard.data.idx_files import IdxFiles, is_idx_name, labels_beside, starts_as_idx
+from regard.data.image_archives import Archive
+from regard.data.image_entries import OUTSIDE, SPLITS, Content, Entry, Place, by_folder, readable, shown
+from regard.data.images import ENDINGS, BadImage, files_below, is_image_name
+from regard.errors import RegardError, UsageError
+from regard.files import sha256
+
+LONGEST_HEADER = 65_536  # bytes; a longer first line is no header of a table
+
+
+def check_sources(data: DataSettings) -> None:
+    """Everything named is there and of a known form. Quick: no image is decoded."""
+    for split in SPLITS:
+        for place in places(data, split):
+            if isinstance(place, IdxFiles):
+                place.entries()
+
+
+def places(data: DataSettings, split: str) -> list[Place]:
+    """What the settings name for a split; for train also `data.sample` and `data.images`."""
+    if split == "train" and data.sample:
+        if data.sample != "digits":
+            raise UsageError(
+                f"The sample '{data.sample}' has no images.",
+                "This task learns from images.",
+                'Set data.sample = "digits", or name your own images with data.images.',
+            )
+        return [Digits()]
+    listed = [data.images] if split == "train" and data.images else getattr(data, split)
+    if split == "train" and not listed:
+        raise RegardError(
+            "No training data is named.",
+            "The recipe's data.images, data.train and data.sample are empty.",
+            "Set data.images to a folder of images, for example data.images=photos.",
+        )
+    return [place_of(_path(name, data, split), data) for name in listed]
+
+
+def _path(name: str | list[str], data: DataSettings, split: str) -> Path:
+    if not isinstance(name, str):
+        raise UsageError(
+            f"data.{split} holds a list within a list.",
+            "Images are a plain list of places, read one after the other.",
+            f'Write it as data.{split}=["one folder", "another.tar"].',
+        )
+    path = Path(data.root, name)
+    if not path.exists():
+        raise RegardError(
+            f"The data file '{path}' is missing.",
+            f"The recipe looks for it from the folder '{data.root}'.",
+            "Correct the path in [data], or give the folder with --data DIR.",
+        )
+    return path
+
+
+def found(named: Sequence[Place], split: str) -> tuple[int, Iterator[tuple[Entry, Content]]]:
+    """How many images the places named for a split have, and the images, each with the split it falls to.
+
+    A divided place named for train keeps its own splits; named for another split, it gives that one, if it has it.
+    """
+    listed = [_entries(place, split) for place in named]
+
+    def images() -> Iterator[tuple[Entry, Content]]:
+        for place, entries in zip(named, listed, strict=True):
+            for entry, content in zip(entries, place.contents(), strict=True):
+                if entry is None:
+                    continue
+                if entry.split == OUTSIDE:
+                    content = BadImage("It lies outside of train, valid and test.")
+                yield entry._replace(name=f"{shown(place.name)}/{entry.name}") if len(named) > 1 else entry, content
+
+    return sum(entry is not None for entries in listed for entry in entries), images()
+
+
+def _entries(place: Place, split: str) -> list[Entry | None]:
+    """All images of a place, None for those of another split than the one wanted."""
+    entries = place.entries()
+    if split == "train":
+        return [entry if entry.split else entry._replace(split=split) for entry in entries]
+    if any(entry.split == split for entry in entries):
+        return [entry if entry.split == split else None for entry in entries]
+    return [entry if entry.split == OUTSIDE else entry._replace(split=split) for entry in entries]
+
+
+def place_of(path: Path, data: DataSettings) -> Place:
+    """Looks at a file or folder and tells its form."""
+    if not path.exists():
+        raise RegardError(
+            f"The data file '{path}' is missing.", "There is no file and no folder of that name.", "Correct the path."
+        )
+    with readable(path):
+        if path.is_dir():
+            files = list(files_below(path))
+            idx = [file for file in files if is_idx_name(file.name)]
+            images = [file for file in files if is_image_name(file.name)]
+            if not idx and not images:
+                raise RegardError(
+                    f"The folder '{path}' has no images.",
+                    f"No file below it ends in one of {', '.join(sorted(ENDINGS))}, and none is an idx file.",
+                    "Correct the path in [data], or give the folder with --data DIR.",
+                )
+            return IdxFiles(path, idx) if idx else ImageFolder(path, images)
+        if is_idx_name(path.name) or starts_as_idx(path):
+            return IdxFiles(path.parent, [path, *labels_beside(path)])
+        if tarfile.is_tarfile(path):
+            return Archive(path)
+        table = Table(path, data.image_field, data.label_field)
+        if path.suffix == ".csv" or data.image_field in table.header:
+            table.check()
+            return table
+    raise RegardError(
+        f"The form of '{path}' is not known.",
+        "It is no folder, no .tar, no idx file and no .csv with a header.",
+        "Name a folder of images, or one of those.",
+    )
+
+
+# ---------------------------------------------------------------- folders
+
+
+class ImageFolder:
+    """Images below a folder; the folders they lie in tell their labels."""
+
+    def __init__(self, path: Path, files: list[Path]):
+        self.name, self.path, self.files = path.absolute().name, path, files
+
+    def fingerprint(self) -> Iterator[str]:
+        for file in self.files:
+            yield _state(file, file.relative_to(self.path))
+
+    def entries(self) -> list[Entry]:
+        names = [file.relative_to(self.path) for file in self.files]
+        found = by_folder([name.parts for name in names])
+        return [
+            Entry(shown(name.as_posix()), shown(label), split)
+            for name, (label, split) in zip(names, found, strict=True)
+        ]
+
+    def contents(self) -> Iterator[Content]:
+        yield from self.files
+
+
+def _state(file: Path, name: Path | str) -> str:
+    try:
+        state = file.stat()
+    except (OSError, ValueError):
+        return f"{name!r} missing\n"
+    return f"{name!r} {state.st_size} {state.st_mtime_ns}\n"
+
+
+# ---------------------------------------------------------------- tables
+
+
+class Table:
+    """Its images lie where it says, from its own folder on."""
+
+    def __init__(self, path: Path, image_field: str, label_field: str):
+        self.name, self.path = path.name, path
+        self.image_field, self.label_field = image_field, label_field
+        with path.open("rb") as raw:
+            first = raw.readline(LONGEST_HEADER).decode("utf-8-sig", "replace")
+        try:
+            self.header = [name.strip() for name in next(csv.reader([first]), [])]
+        except csv.Error:
+            self.header = []
+
+    def check(self) -> None:
+        if self.image_field not in self.header:
+            raise RegardError(
+                f"'{self.path}' has no column '{self.image_field}'.",
+                f"Its header, the first line, is: {shown(', '.join(self.header)[:200]) or 'empty'}.",
+                "Correct the header, or set data.image_field to the column with the paths of the images.",
+            )
+
+    def fingerprint(self) -> Iterator[str]:
+        with readable(self.path):
+            yield f"{self.image_field!r} {self.label_field!r} {sha256(self.path)}\n"
+        for entry, content in self.rows:
+            if isinstance(content, Path):
+                yield _state(content, entry.name)
+
+    @cached_property
+    def rows(self) -> list[tuple[Entry, Content]]:
+        image = self.header.index(self.image_field)
+        label = self.header.index(self.label_field) if self.label_field in self.header else None
+        rows: list[tuple[Entry, Content]] = []
+        with readable(self.path), self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            file.readline()
+            reader = csv.reader(file)
+            while True:
+                line = Entry(f"{self.name} line {reader.line_num + 2}", "", "")  # after the header, and from 1
+                try:
+                    fields = next(reader, None)
+                except csv.Error as error:
+                    rows.append((line, BadImage(f"It is not valid CSV: {error}.")))
+                    continue
+                if fields is None:
+                    return rows
+                if len(fields) == len(self.header) and fields[image].strip():
+                    name, its_label = fields[image].strip(), fields[label].strip() if label is not None else ""
+                    rows.append((Entry(shown(name), shown(its_label), ""), self.path.parent / name))
+                elif any(field.strip() for field in fields):
+                    reason = f"It has {len(fields)} column(s) for {len(self.header)} in the header, or no path."
+                    rows.append((line, BadImage(reason)))
+
+    def entries(self) -> list[Entry]:
+        return [entry for entry, _ in self.rows]
+
+    def contents(self) -> Iterator[Content]:
+        return (content for _, content in self.rows)
+
+
+# ---------------------------------------------------------------- built in
+
+
+class Digits:
+    """Handwritten digits of 8 x 8 greys from 0 to 16."""
+
+    name = "digits"
+
+    def fingerprint(self) -> Iterator[str]:
+        yield "digits"
+
+    @cached_property
+    def loaded(self) -> Any:
+        from sklearn.datasets import load_digits
+
+        return load_digits()
+
+    def entries(self) -> list[Entry]:
+        return [Entry(f"digits #{number}", str(label), "") for number, label in enumerate(self.loaded.target)]
+
+    def contents(self) -> Iterator[Content]:
+        yield from np.rint(self.loaded.images * (255 / 16)).astype(np.uint8)

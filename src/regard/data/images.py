@@ -1,0 +1,225 @@
+"""One image: opened, upright, opaque, of the wanted colours, and brought to size.
+
+    crop     scaled until it covers the size; the middle is kept
+    stretch  scaled to the size, each side by itself
+    pad      scaled until it fits inside the size; black around it
+
+An image that already has the size keeps its pixels exactly. Whatever is in the file, the outcome is an image or
+`BadImage`: a file is data, and may be cut short, mislabelled, or made to fill the memory.
+
+Shapes: H height · W width · C channels (1 grey, 3 colours)
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from regard.config import ImageSettings
+from regard.errors import RegardError
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+ENDINGS = frozenset(
+    (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm")
+)
+LARGEST = 256 * 2**20  # bytes of a file; a larger one is no picture to learn from
+
+
+class BadImage(Exception):
+    """An image that cannot be used, and why, in a short sentence."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
+def read_image(source: Path | BinaryIO, settings: ImageSettings) -> NDArray[np.uint8]:
+    """The pixels [H, W, C] of an encoded image, from a file or a stream."""
+    content = _content(source)
+    try:
+        image = _opened(content)
+        # A large JPEG is decoded at a half, a quarter or an eighth of its size, while that is twice the size wanted.
+        image.draft(None, (2 * max(settings.height, settings.width),) * 2)
+        image.load()
+        return _fitted(_upright(image), settings)
+    except UnidentifiedImageError:
+        raise BadImage(f"It is no image of a known form ({', '.join(FORMATS)}).") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise BadImage(f"It has more than {(Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels.") from None
+    except Exception:  # decoders raise errors of every kind for a file that is not as they expect
+        raise BadImage("It is damaged or cut short.") from None
+
+
+def fit_pixels(pixels: NDArray[np.uint8], settings: ImageSettings) -> NDArray[np.uint8]:
+    """Pixels [h, w] or [h, w, C] of any size as [H, W, C]."""
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    return _fitted(Image.fromarray(pixels), settings)
+
+
+def image_files(paths: Sequence[Path]) -> list[Path]:
+    """The files as given, and all images below the folders among them."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise RegardError(
+                f"The image '{path}' is missing.",
+                "There is no file and no folder of that name.",
+                "Correct the path.",
+            )
+        images = [file for file in files_below(path) if is_image_name(file.name)] if path.is_dir() else [path]
+        if not images:
+            raise RegardError(
+                f"The folder '{path}' has no images.",
+                f"No file below it ends in one of {', '.join(sorted(ENDINGS))}.",
+                "Name another folder, or the files themselves.",
+            )
+        found += images
+    return found
+
+
+def is_image_name(name: str) -> bool:
+    return not name.startswith(".") and name[name.rfind(".") :].lower() in ENDINGS
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files below a folder in natural order, none hidden. Links are followed, but never in a circle."""
+    try:
+        yield from _walk(folder, ())
+    except OSError as error:
+        raise RegardError(
+            f"Cannot read the folder '{folder}'.", f"{error}", "Check the folder and its permissions."
+        ) from None
+
+
+def natural_order(name: str) -> tuple[list[Any], str]:
+    """A key to sort names by: numbers in them count as numbers, so that 2 comes before 10."""
+    words = re.split("([0-9]+)", name)
+    # A number without its zeros is larger when it is longer; so no name, however long, is a sum to be worked out.
+    words[1::2] = [number.lstrip("0") for number in words[1::2]]
+    return [(len(word), word) if at % 2 else word for at, word in enumerate(words)], name
+
+
+# ---------------------------------------------------------------- opening
+
+
+OPENING = threading.Lock()  # `catch_warnings` changes what all threads see
+
+
+def _content(source: Path | BinaryIO) -> bytes:
+    try:
+        if isinstance(source, Path):
+            with source.open("rb") as file:
+                content = file.read(LARGEST + 1)
+        else:
+            content = source.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise BadImage("It is missing.") from None
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise BadImage(f"It cannot be read ({getattr(error, 'strerror', '') or error}).") from None
+    if not content:
+        raise BadImage("It is empty.")
+    if len(content) > LARGEST:
+        raise BadImage(f"It is larger than {LARGEST // 2**20} MB.")
+    return content
+
+
+def _opened(content: bytes) -> Image.Image:
+    """The first frame, its header read. Pillow's warning of too many pixels counts as an error."""
+    with OPENING, warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return Image.open(io.BytesIO(content), formats=FORMATS)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Turned as the camera was held."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # damaged notes of the camera; the picture itself is whole
+        return image
+
+
+def _walk(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    here = folder.resolve()
+    if here in above:
+        return
+    for path in sorted(folder.iterdir(), key=lambda path: natural_order(path.name)):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _walk(path, (*above, here))
+        elif path.is_file():
+            yield path
+
+
+# ---------------------------------------------------------------- colours and size
+
+
+def _fitted(image: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
+    fitted = FITS[settings.fit](_coloured(image, settings.colour), (settings.width, settings.height))
+    return np.array(fitted, np.uint8).reshape(settings.height, settings.width, settings.channels)
+
+
+def _coloured(image: Image.Image, colour: bool) -> Image.Image:
+    """As RGB or grey, 8 bits a channel, white where it was transparent."""
+    if image.mode.startswith(("I", "F")):
+        image = _eight_bits(image)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB" if colour else "L")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Greys of 16 bits, 32 bits or floats as 0 … 255, from the usual range that holds them, else from their own."""
+    values_HW = np.array(image, np.float32)
+    values_HW[~np.isfinite(values_HW)] = 0
+    low, high = float(values_HW.min()), float(values_HW.max())
+    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    top = next((top for top in usual if high <= top), None) if low >= 0 else None
+    if top is None:
+        values_HW -= low
+        top = (high - low) or 1.0
+    return Image.fromarray(np.rint(values_HW * (255 / top)).astype(np.uint8))
+
+
+Size = tuple[int, int]  # width, height, as Pillow has it
+
+
+def _crop(image: Image.Image, size: Size) -> Image.Image:
+    """The largest middle part of the right shape, of whole pixels, scaled."""
+    scale = max(size[0] / image.width, size[1] / image.height)
+    width, height = (min(side, max(1, round(wanted / scale))) for side, wanted in zip(image.size, size, strict=True))
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return _scaled(image, size, (left, top, left + width, top + height))
+
+
+def _stretch(image: Image.Image, size: Size) -> Image.Image:
+    return _scaled(image, size, (0, 0, *image.size))
+
+
+def _pad(image: Image.Image, size: Size) -> Image.Image:
+    scale = min(size[0] / image.width, size[1] / image.height)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    canvas = Image.new(image.mode, size)
+    canvas.paste(_stretch(image, (width, height)), ((size[0] - width) // 2, (size[1] - height) // 2))
+    return canvas
+
+
+def _scaled(image: Image.Image, size: Size, box: tuple[int, int, int, int]) -> Image.Image:
+    """A part of an image brought to size, without jagged edges; unchanged if it has that size."""
+    if (box[2] - box[0], box[3] - box[1]) == size:
+        return image.crop(box)
+    return image.resize(size, Image.Resampling.BICUBIC, box)
+
+
+FITS = {"crop": _crop, "stretch": _stretch, "pad": _pad}

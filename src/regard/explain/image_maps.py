@@ -1,0 +1,58 @@
+"""Attention over an image as a picture: the image, the rollout laid over it, and every head of every layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from regard.explain.mistakes import draw_image
+from regard.explain.plots import save
+from regard.explain.rollout import AttentionMaps
+
+MOST_LAYERS = 12  # drawn; of a deeper model the last ones
+MOST_HEADS = 12
+
+
+def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, path: Path) -> None:
+    """The first row: the image and the rollout over it. Below: a row for each layer, a column for each head."""
+    heads_LHRS = np.asarray(maps.heads_LHRS.cpu())
+    first = max(0, len(heads_LHRS) - MOST_LAYERS)
+    shown = heads_LHRS[first:, :MOST_HEADS]
+    layers, heads = shown.shape[:2]
+    columns = max(heads, 2)
+    figure, axes = plt.subplots(
+        layers + 1,
+        columns,
+        figsize=(1.7 * columns, 1.8 * (layers + 1) + 0.6),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis in axes.flat:
+        axis.axis("off")
+    draw_image(axes[0][0], pixels_HWC)
+    axes[0][0].set_title("image", fontsize=7)
+    _overlay(axes[0][1], pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
+    axes[0][1].set_title("rollout", fontsize=7)
+    for layer in range(layers):
+        for head in range(heads):
+            _overlay(axes[layer + 1][head], pixels_HWC, shown[layer, head])
+            axes[layer + 1][head].set_title(f"layer {first + layer + 1} · head {head + 1}", fontsize=7)
+    figure.suptitle(f"{title}\nattention of {maps.read_from}", fontsize=9)
+    save(figure, path)
+
+
+def _overlay(axis: Axes, pixels_HWC: NDArray[np.uint8], map_RS: ArrayLike, smooth: bool = False) -> None:
+    """A map of the patches over the image, from its least to its most."""
+    draw_image(axis, pixels_HWC)
+    height, width = pixels_HWC.shape[:2]
+    axis.imshow(
+        np.asarray(map_RS),
+        cmap="inferno",
+        alpha=0.65,
+        extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+        interpolation="bilinear" if smooth else "nearest",
+    )

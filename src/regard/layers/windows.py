@@ -1,0 +1,105 @@
+"""Attention in shifted windows: a patch sees the patches of its window, at a cost that grows with the grid only.
+
+    y = softmax(Q Kᵀ / √K + bias) V        in each window of M patches
+    bias[i, j] = table[row(i) − row(j), column(i) − column(j)]
+
+In every second block the windows lie half a window further down and right, so that what was parted before now meets.
+For that the grid is rolled, which brings its two ends into one window. They were no neighbours, and a mask keeps them
+apart. One row of 8 patches, in windows of 4:
+
+    plain            a a a a │ b b b b
+    shifted by 2     a a │ b b b b │ c c        rolled:  b b b b │ c c a a        c and a do not meet
+
+Where a window covers the grid in a direction, there is nothing to shift in it.
+
+Shapes: B images · R rows and C columns of the grid · T = R·C patches · W windows · M patches of a window ·
+        H heads · X = W·H · K width of a head · D model width
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.config import ModelSettings
+from regard.layers.context import Context
+from regard.layers.norm import RMSNorm
+
+
+class WindowAttention(nn.Module):
+    """Multi-head attention inside windows of `window` × `window` patches; smaller where the grid is."""
+
+    def __init__(self, settings: ModelSettings, grid: tuple[int, int], window: int, shifted: bool):
+        super().__init__()
+        self.grid = grid
+        self.window = (min(window, grid[0]), min(window, grid[1]))
+        by = window // 2 if shifted else 0
+        self.shift = (by if grid[0] > window else 0, by if grid[1] > window else 0)
+        self.heads = settings.heads
+        self.dropout = settings.attention_dropout
+        self.to_qkv = nn.Linear(settings.width, 3 * settings.width, bias=settings.bias)
+        self.to_out = nn.Linear(settings.width, settings.width, bias=settings.bias)
+        head_width = settings.width // settings.heads
+        self.query_norm = RMSNorm(head_width) if settings.query_key_norm else nn.Identity()
+        self.key_norm = RMSNorm(head_width) if settings.query_key_norm else nn.Identity()
+        # Of the full window even where a smaller one is used: so the same weights fit any resolution.
+        self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty((2 * window - 1) ** 2, settings.heads), std=0.02))
+        self.index_MM: Tensor
+        self.apart_WMM: Tensor
+        self.register_buffer("index_MM", _places_in_table(self.window, window), persistent=False)
+        self.register_buffer("apart_WMM", self._strangers(), persistent=False)
+
+    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
+        """[B, T, D], patches in raster order. Who sees whom is fixed by the grid: the context is not asked."""
+        x_BRCD = self._roll(x_BTD.unflatten(1, self.grid), back=False)
+        q_BXMK, k_BXMK, v_BXMK = (self._cut(x, self.heads) for x in self.to_qkv(x_BRCD).chunk(3, dim=-1))
+        # Each window's heads count as heads of the image. The bias is the same for all images, so it broadcasts over
+        # them; with windows as rows of the batch it would have to be copied for every image.
+        bias_1XMM = self.bias().to(q_BXMK.dtype).flatten(0, 1)[None]
+        dropout = self.dropout if self.training else 0.0
+        y_BXMK = F.scaled_dot_product_attention(
+            self.query_norm(q_BXMK), self.key_norm(k_BXMK), v_BXMK, bias_1XMM, dropout
+        )
+        y_BRCD = self._roll(self._join(y_BXMK), back=True)
+        return self.to_out(y_BRCD.flatten(1, 2))
+
+    def bias(self) -> Tensor:
+        """What is added to the scores: learned for each distance, −∞ where two patches may not meet: [W, H, M, M]."""
+        bias_HMM = self.table[self.index_MM].permute(2, 0, 1)
+        return bias_HMM.masked_fill(self.apart_WMM[:, None], -torch.inf)
+
+    def _strangers(self) -> Tensor:
+        """True between patches of a window that only rolling brought together: [W, M, M]."""
+        down_R, right_C = (torch.arange(side) >= side - by for side, by in zip(self.grid, self.shift, strict=True))
+        piece_RC = 2 * down_R[:, None] + right_C.int()  # which of its sides a patch was rolled across, if any
+        piece_WM = self._cut(piece_RC[None, ..., None], heads=1)[0, ..., 0]
+        return piece_WM[:, :, None] != piece_WM[:, None, :]
+
+    def _roll(self, x_BRCD: Tensor, back: bool) -> Tensor:
+        down, right = self.shift
+        if not (down or right):
+            return x_BRCD
+        return x_BRCD.roll((down, right) if back else (-down, -right), dims=(1, 2))
+
+    def _cut(self, x_BRCD: Tensor, heads: int) -> Tensor:
+        """The grid as windows with their heads: [B, X, M, K]."""
+        high, wide = self.window
+        x = x_BRCD.unflatten(3, (heads, -1)).unflatten(2, (-1, wide)).unflatten(1, (-1, high))
+        # [B, windows down, high, windows across, wide, H, K]
+        return x.permute(0, 1, 3, 5, 2, 4, 6).flatten(1, 3).flatten(2, 3)
+
+    def _join(self, y_BXMK: Tensor) -> Tensor:
+        """The windows as a grid again: [B, R, C, D]."""
+        windows_down = self.grid[0] // self.window[0]
+        y = y_BXMK.unflatten(2, self.window).unflatten(1, (windows_down, -1, self.heads))
+        # [B, windows down, windows across, H, high, wide, K]
+        return y.permute(0, 1, 4, 2, 5, 3, 6).flatten(5, 6).flatten(3, 4).flatten(1, 2)
+
+
+def _places_in_table(used: tuple[int, int], window: int) -> Tensor:
+    """Which entry of the table belongs to two patches of a window: [M, M]. A small window uses the table's middle."""
+    row_M, column_M = torch.cartesian_prod(torch.arange(used[0]), torch.arange(used[1])).unbind(1)
+    down_MM = row_M[:, None] - row_M[None, :] + window - 1  # from 0 to 2 · window − 2
+    right_MM = column_M[:, None] - column_M[None, :] + window - 1
+    return down_MM * (2 * window - 1) + right_MM

@@ -1,0 +1,132 @@
+"""A trained image classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard import console
+from regard.config import FileList
+from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
+from regard.data.images import BadImage, read_image
+from regard.errors import RegardError
+from regard.evaluation.classification import NORMAL_95, Guess, beside, class_report, guesses, top_accuracy
+from regard.evaluation.metrics import Evaluation, Score
+from regard.evaluation.support_vectors import support_vectors
+from regard.explain.confusion import draw_confusion
+from regard.explain.mistakes import draw_mistakes, worst_mistakes
+from regard.runs.base import Run
+from regard.tasks.classify_image import TOP, image_classifier, probabilities
+from regard.tasks.images import Scale
+
+IMAGES_AT_ONCE = 512  # read and classified together
+
+
+class ImageClassificationRun(Run):
+    """`regard.load("runs/digits").classify(["three.png"])`"""
+
+    def __init__(self, path: Path | str, device: str = "auto"):
+        super().__init__(path, device)
+        self.classes: list[str] = self.folder.read_json("labels.json")
+        self.scale = Scale.of_run(path)
+        self.model = self._load(image_classifier(self.config, len(self.classes)))
+
+    def classify(self, images: Sequence[Path | str]) -> list[Guess | str]:
+        """The class of each image file; where one cannot be read, why."""
+        found: list[Guess | str] = []
+        pixels = []
+        for path in images:
+            try:
+                pixels.append(read_image(Path(path), self.config.images))
+                found.append("")
+            except BadImage as error:
+                found.append(error.reason)
+        if not pixels:
+            return found
+        good = iter(guesses(self.probabilities(np.stack(pixels)), self.classes))
+        return [reason or next(good) for reason in found]
+
+    def probabilities(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Of every class for every image: [N, K]."""
+        return probabilities(self.model, pixels_NHWC, self.scale, self.hardware)
+
+    def splits(self) -> ImageSplits:
+        """The images that the run was trained and measured on."""
+        return image_splits(self.config.data, self.config.images)
+
+    def evaluate(
+        self, files: FileList | None = None, split: str = "test", baselines: bool = True, **options: Any
+    ) -> Evaluation:
+        """Accuracy, the accuracy of the five likeliest, the confusions and the worst mistakes as pictures."""
+        images, train = self._images(files, split), None
+        if baselines:
+            train = self.splits().train
+        found_NK = self.probabilities(images.pixels_NHWC)
+        report = class_report(images.labels_N, found_NK.argmax(-1), self.classes)
+        scores = [*report.scores]
+        if len(self.classes) > TOP:
+            scores.insert(1, _top_score(images.labels_N, found_NK))
+        # The run's own pictures are not overwritten by those of other files.
+        other = "-" + Path(str(files[0])).name.partition(".")[0] if files else ""
+        confusion, mistakes = (self.folder.plots / f"{name}{other}.png" for name in ("confusion", "mistakes"))
+        draw_confusion(report.counts_CC, self.classes, confusion)
+        worst = worst_mistakes(images, found_NK, self.classes)
+        draw_mistakes(worst, mistakes)
+        details = report.to_json() | {
+            "confusion_picture": str(confusion.resolve()),
+            "mistakes_picture": str(mistakes.resolve()),
+            "mistakes": [mistake.to_json() for mistake in worst],
+        }
+        notes = [str(confusion.resolve()), str(mistakes.resolve())]
+        if train is not None:
+            with console.progress(0, "support vectors"):
+                baseline = support_vectors(train, images, len(self.classes))
+            details["baselines"] = [baseline.to_json()]
+            notes = [*beside("On the raw pixels of the same images:", [baseline], report), "", *notes]
+        outputs = [self.classes[number] for number in found_NK.argmax(-1)]
+        return Evaluation(scores, len(images), "images", outputs, details, notes)
+
+    @torch.inference_mode()
+    def layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """What each layer makes of each image, the mean of its tokens: [layers + 1, N, D]; the patches first."""
+        to_scale = self.scale.on(self.hardware.device)
+        every: list[list[NDArray[np.float32]]] = []
+        kept: list[torch.Tensor] = []
+        if self.config.model.stages:
+            raise RegardError(
+                f"The layers of '{self.folder.path}' cannot be compared.",
+                "It is a Swin Transformer, whose layers have different widths.",
+                "Choose a run without model.stages.",
+            )
+        trunk: Any = self.model.trunk
+        layers = [trunk.embedding, *trunk.blocks]
+        handles = [layer.register_forward_hook(lambda *call: kept.append(call[-1].mean(1))) for layer in layers]
+        try:
+            for start in range(0, len(pixels_NHWC), IMAGES_AT_ONCE):
+                part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + IMAGES_AT_ONCE]))
+                with self.hardware.autocast():
+                    self.model(to_scale.pixels(part_BHWC.to(self.hardware.device)))
+                every.append([x_BD.float().cpu().numpy() for x_BD in kept])
+                kept.clear()
+        finally:
+            for handle in handles:
+                handle.remove()
+        return np.stack([np.concatenate(parts) for parts in zip(*every, strict=True)])
+
+    def _images(self, files: FileList | None, split: str) -> Images:
+        if files:
+            paths = [Path(str(name)).resolve() for name in files]
+            return labelled_images(paths, self.config.data, self.config.images, self.classes)
+        found: Images = getattr(self.splits(), split)
+        return found
+
+
+def _top_score(labels_N: NDArray[np.int64], found_NK: NDArray[np.float32]) -> Score:
+    value, count = top_accuracy(labels_N, found_NK, TOP), len(labels_N)
+    half = 100 * NORMAL_95 * np.sqrt(value / 100 * (1 - value / 100) / count)
+    return Score("accuracy_top5", value, float(half), f"n:{count}|interval:normal95")

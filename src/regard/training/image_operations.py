@@ -1,0 +1,173 @@
+"""RandAugment: one of fourteen small changes for each image of a batch.
+
+(Cubuk et al., 2019.) Every operation is done to every image, and each image keeps the one it drew: so shapes never
+change, and nothing waits for the device. `amount` is between −1 and 1; what has no direction takes its size alone:
+
+    identity                                 nothing
+    rotate                                   by 30° · amount around the centre
+    shear-x · shear-y                        by 0.3 · amount of the distance from the centre
+    translate-x · translate-y                by 10/32 · amount of the side: 10 pixels of CIFAR's 32
+    brightness · contrast · colour · sharpness
+                                             base + (1 + 0.9 · amount) · (x − base), away from or towards the base:
+                                             black · the mean grey · the grey image · the smoothed image
+    posterize                                keeps the upper 8 − round(4 · |amount|) bits
+    solarize                                 inverts levels from 256 · (1 − |amount|) up
+    autocontrast · equalize                  always in full: levels stretched to, or spread over, 0 … 255
+
+What geometry brings in from outside the image is grey. Images are float tensors of whole levels, 0 … 255, and
+are so again after each operation, as in Pillow. Sums over whole numbers are exact: so an image comes
+out the same, whatever else is in the batch.
+
+Shapes: B images · C channels (1 or 3) · H height · W width · P pixels (H·W) · L levels (256)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LEVELS = 256
+WHITE = LEVELS - 1
+GREY = 128.0
+ROTATE, SHEAR, TRANSLATE = math.radians(30), 0.3, 10 / 32
+ENHANCE = 0.9
+POSTERIZE_BITS = 4
+
+
+def change(x_BCHW: Tensor, choice_B: Tensor, amount_B: Tensor) -> Tensor:
+    """Each image after the operation it drew, `choice_B` counting through OPERATIONS: whole levels, [B, C, H, W]."""
+    choice_B111 = choice_B[:, None, None, None]
+    y_BCHW = torch.where(choice_B111 < len(GEOMETRIC), transform(x_BCHW, choice_B, amount_B), x_BCHW)
+    for number, operation in enumerate(TONAL.values(), start=len(GEOMETRIC)):
+        y_BCHW = torch.where(choice_B111 == number, operation(x_BCHW, amount_B), y_BCHW)
+    return y_BCHW.round_().clamp_(0, WHITE)
+
+
+# ---------------------------------------------------------------- geometry
+
+
+def transform(x_BCHW: Tensor, choice_B: Tensor, amount_B: Tensor) -> Tensor:
+    """Each image turned, sheared or moved: where a pixel comes from is an affine map around the centre.
+
+    (x, y) ← (cos a · x + (s − sin a) · y + t,  (s' + sin a) · x + cos a · y + t'),   all but one of a, s, s', t, t' 0
+    """
+    height, width = x_BCHW.shape[2:]
+
+    def by(name: str, largest: float) -> Tensor:
+        return (amount_B * (choice_B == OPERATIONS.index(name)) * largest)[:, None, None]
+
+    angle_B11 = by("rotate", ROTATE)
+    cos_B11, sin_B11 = angle_B11.cos(), angle_B11.sin()
+    y_H1 = torch.arange(height, device=x_BCHW.device)[:, None] + (0.5 - height / 2)
+    x_W = torch.arange(width, device=x_BCHW.device) + (0.5 - width / 2)
+    from_x_BHW = cos_B11 * x_W + (by("shear-x", SHEAR) - sin_B11) * y_H1 + by("translate-x", TRANSLATE * width)
+    from_y_BHW = (by("shear-y", SHEAR) + sin_B11) * x_W + cos_B11 * y_H1 + by("translate-y", TRANSLATE * height)
+    # `grid_sample` counts from −1 at one edge of the image to 1 at the other.
+    grid_BHW2 = torch.stack([from_x_BHW * (2 / width), from_y_BHW * (2 / height)], dim=-1)
+    # What it takes from outside is 0, which stands for grey here.
+    return F.grid_sample(x_BCHW - GREY, grid_BHW2, mode="bilinear", padding_mode="zeros", align_corners=False) + GREY
+
+
+# ---------------------------------------------------------------- tone: results need not be whole, nor within 0 … 255
+
+
+def brightness(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """Away from or towards black."""
+    return x_BCHW * factor_B111(amount_B)
+
+
+def contrast(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """Away from or towards the mean grey of the image."""
+    mean_B111 = channel_means(grey(x_BCHW))
+    return torch.lerp(mean_B111, x_BCHW, factor_B111(amount_B))
+
+
+def colour(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """Away from or towards the grey image: saturation. An image of one channel stays as it is."""
+    return torch.lerp(grey(x_BCHW), x_BCHW, factor_B111(amount_B))
+
+
+def sharpness(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """Away from or towards the smoothed image: means of 3 × 3 pixels, the middle one counted five times."""
+    of_three = x_BCHW[:, :, :-2] + x_BCHW[:, :, 1:-1] + x_BCHW[:, :, 2:]
+    of_nine = of_three[..., :-2] + of_three[..., 1:-1] + of_three[..., 2:]
+    smooth_BCHW = x_BCHW.clone()  # the border stays, as in Pillow
+    smooth_BCHW[:, :, 1:-1, 1:-1] = ((of_nine + 4 * x_BCHW[:, :, 1:-1, 1:-1]) / 13).round()
+    return torch.lerp(smooth_BCHW, x_BCHW, factor_B111(amount_B))
+
+
+def posterize(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """Fewer levels: the lower bits of each become 0."""
+    lost_bits_B111 = (amount_B.abs() * POSTERIZE_BITS).round().int()[:, None, None, None]
+    return ((x_BCHW.int() >> lost_bits_B111) << lost_bits_B111).float()
+
+
+def solarize(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """Light levels are inverted, dark ones stay."""
+    threshold_B111 = (LEVELS * (1 - amount_B.abs()))[:, None, None, None]
+    return torch.where(x_BCHW >= threshold_B111, WHITE - x_BCHW, x_BCHW)
+
+
+def autocontrast(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """The darkest level of a channel becomes 0 and the lightest 255."""
+    darkest, lightest = x_BCHW.amin((2, 3), keepdim=True), x_BCHW.amax((2, 3), keepdim=True)
+    stretched_BCHW = (x_BCHW - darkest) * (WHITE / (lightest - darkest).clamp(min=1))
+    return torch.where(lightest > darkest, stretched_BCHW, x_BCHW)
+
+
+def equalize(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+    """Every level of a channel becomes the share of its pixels that are darker, in steps as Pillow takes them.
+
+    level ← (darker + step / 2) / step,   step = (pixels − those of the lightest level) / 255,   in whole numbers
+    """
+    level_BCP = x_BCHW.flatten(2).long()
+    count_BCL = level_BCP.new_zeros(*level_BCP.shape[:2], LEVELS)
+    count_BCL.scatter_add_(2, level_BCP, level_BCP.new_ones(()).expand_as(level_BCP))
+    of_lightest_BC1 = count_BCL.gather(2, level_BCP.amax(2, keepdim=True))
+    step_BC1 = (level_BCP.shape[2] - of_lightest_BC1) // WHITE
+    darker_BCL = count_BCL.cumsum(2) - count_BCL
+    becomes_BCL = (darker_BCL + step_BC1 // 2) // step_BC1.clamp(min=1)
+    spread_BCHW = becomes_BCL.gather(2, level_BCP).view_as(x_BCHW).float()
+    # Of fewer than 255 pixels there is nothing to spread.
+    return torch.where(step_BC1[..., None] > 0, spread_BCHW, x_BCHW)
+
+
+GEOMETRIC = ("rotate", "shear-x", "shear-y", "translate-x", "translate-y")
+TONAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "brightness": brightness,
+    "contrast": contrast,
+    "colour": colour,
+    "sharpness": sharpness,
+    "posterize": posterize,
+    "solarize": solarize,
+    "autocontrast": autocontrast,
+    "equalize": equalize,
+}
+OPERATIONS = (*GEOMETRIC, *TONAL, "identity")
+
+
+# ---------------------------------------------------------------- what several of them need
+
+
+def factor_B111(amount_B: Tensor) -> Tensor:
+    """How far from the base: 1 is the image itself."""
+    return (1 + ENHANCE * amount_B)[:, None, None, None]
+
+
+def grey(x_BCHW: Tensor) -> Tensor:
+    """How light each pixel looks, in whole levels: [B, 1, H, W]."""
+    if x_BCHW.shape[1] == 1:
+        return x_BCHW
+    red, green, blue = x_BCHW.split(1, dim=1)
+    return (0.299 * red + 0.587 * green + 0.114 * blue).round()
+
+
+def channel_means(x_BCHW: Tensor) -> Tensor:
+    """The mean level of each channel: [B, C, 1, 1]. Whole levels add up exactly in any order: floats in a row, then
+    integers."""
+    height, width = x_BCHW.shape[2:]
+    return x_BCHW.sum(3, keepdim=True).long().sum(2, keepdim=True) / (height * width)

@@ -1,0 +1,58 @@
+"""Many images in one picture: each in its place, no pixel blurred."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.explain.image_grid import GAP, LINE, VISIBLE, save_grid
+
+
+def random_images(count: int, height: int, width: int, channels: int) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (count, height, width, channels), np.uint8)
+
+
+def read(path) -> np.ndarray:
+    return np.array(Image.open(path).convert("RGB"))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_image_stands_in_its_place_and_every_pixel_is_a_square(tmp_path, channels):
+    images = random_images(5, 3, 4, channels)
+    save_grid(images, tmp_path / "grid.png", columns=2, scale=6)
+    picture = read(tmp_path / "grid.png")
+    assert picture.shape == (3 * (18 + GAP) + GAP, 2 * (24 + GAP) + GAP, 3)
+    for number, image in enumerate(images):
+        y, x = GAP + number // 2 * (18 + GAP), GAP + number % 2 * (24 + GAP)
+        cell = picture[y : y + 18, x : x + 24].reshape(3, 6, 4, 6, 3)
+        assert (cell == np.broadcast_to(image, (3, 4, 3))[:, None, :, None]).all()
+    assert (picture[:GAP] == 255).all() and (picture[:, :GAP] == 255).all()
+
+
+def test_small_images_are_enlarged_until_they_can_be_seen_and_large_ones_kept(tmp_path):
+    save_grid(random_images(1, 8, 8, 1), tmp_path / "small.png")
+    save_grid(random_images(1, 200, 200, 3), tmp_path / "large.png")
+    assert read(tmp_path / "small.png").shape[0] >= VISIBLE + 2 * GAP
+    assert read(tmp_path / "large.png").shape == (200 + 2 * GAP, 200 + 2 * GAP, 3)
+
+
+def test_without_columns_the_picture_is_about_square_and_many_images_do_not_grow_it_without_end(tmp_path):
+    save_grid(random_images(25, 8, 8, 1), tmp_path / "some.png")
+    height, width, _ = read(tmp_path / "some.png").shape
+    assert height == width
+    save_grid(random_images(10_000, 8, 8, 1), tmp_path / "many.png")
+    assert max(read(tmp_path / "many.png").shape) < 5000
+
+
+def test_labels_stand_above_their_images_and_cover_no_pixel(tmp_path):
+    images = random_images(2, 20, 20, 1)
+    save_grid(images, tmp_path / "grid.png", columns=2, scale=2, labels=["given", "kept"])
+    picture = read(tmp_path / "grid.png")
+    assert (picture[GAP : GAP + LINE] < 128).any()
+    assert (picture[GAP + LINE : GAP + LINE + 40 : 2, GAP : GAP + 40 : 2, 0] == images[0, ..., 0]).all()
+
+
+def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "grid.png").mkdir()
+    with pytest.raises(OSError):
+        save_grid(random_images(1, 8, 8, 1), tmp_path / "grid.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]

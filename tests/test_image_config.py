@@ -1,0 +1,71 @@
+"""Settings of image models: what follows from others, and what does not fit together."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.errors import UsageError
+from regard.recipes import from_toml, resolve, to_toml
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "named"),
+    [
+        ("digits", ["model.patch=3"], ["8 x 8", "3 x 3"]),
+        ("digits", ["images.size=[8, 12]", "model.patch=[2, 5]"], ["8 x 12", "2 x 5"]),
+        ("digits", ["images.size=[8]"], ["size = [8]"]),
+        ("digits", ["model.patch=[1, 2, 3]"], ["patch = [1, 2, 3]"]),
+        ("digits", ["data.images=somewhere"], ["data.sample", "data.images"]),
+        ("digits", ["augmentation.crop=8"], ["crop = 8", "8 x 8"]),
+        ("digits", ["training.micro_batches=300"], ["micro_batches = 300", "128 images"]),
+        ("digits", ["model.pooling=last"], ['"last"']),
+        ("digits", ["model.positions=sinusoidal-2d", "model.width=6", "model.heads=3"], ["width = 6", "4"]),
+        ("digits", ["training.select=bleu"], ['"bleu"', "classify-image"]),
+        ("cifar10-swin", ["model.window=5"], ["16 x 16", "windows of 5"]),
+        ("cifar10-swin", ["model.stages=[1, 1, 1, 1, 1, 1]"], ["1 x 1", "merged in twos"]),
+        ("cifar10-swin", ["model.pooling=first"], ["model.stages (Swin)"]),
+        ("cifar10-swin", ["model.mixer=hyena"], ["model.stages (Swin)"]),
+        ("cifar10-swin", ["model.positions=learned"], ["model.stages (Swin)"]),
+        ("digits-pixels", ["images.colour=true"], ["pixels.palette", "images.colour"]),
+        ("digits-pixels", ["model.positions=learned", "model.max_positions=63"], ["64", "max_positions = 63"]),
+        ("demo", ["model.positions=sinusoidal-2d"], ["sinusoidal-2d"]),
+    ],
+)
+def test_image_settings_that_do_not_fit_together_are_refused(
+    recipe: str, overrides: list[str], named: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(recipe, overrides)
+    assert "do not fit together" in caught.value.what
+    assert all(name in caught.value.why for name in named), caught.value.why
+
+
+def test_an_image_may_have_two_different_sides_and_so_may_a_patch() -> None:
+    config = resolve("digits", ["images.size=[8, 12]", "model.patch=[2, 4]"])
+    assert (config.images.height, config.images.width, config.images.channels) == (8, 12, 1)
+    assert (config.model.patch_height, config.model.patch_width) == (2, 4)
+    assert config.row[1] == 4 * 3
+    assert from_toml(to_toml(config)) == config
+
+
+def test_stages_count_their_blocks() -> None:
+    assert resolve("cifar10-swin", ["model.stages=[1, 2]", "model.layers=9"]).model.layers == 3
+
+
+def test_filters_of_hyena_are_as_long_as_an_image_has_tokens() -> None:
+    patches = resolve("digits", ["model.mixer=hyena", "model.pooling=first", "model.registers=2"])
+    assert patches.model.hyena_filter_length == 16 + 1 + 2
+    assert resolve("digits-pixels", ["model.mixer=hyena"]).model.hyena_filter_length == 64
+
+
+def test_the_setting_of_how_much_goes_into_an_update_is_that_of_the_task() -> None:
+    assert resolve("digits").batch_setting == "training.images_per_batch"
+    assert resolve("demo").batch_setting == "training.tokens_per_batch"
+    assert resolve("words").batch_setting == "embeddings.words_per_batch"
+    assert resolve("digits").batch_size == 128
+
+
+@pytest.mark.parametrize("setting", ["training.tokens_per_batch=512", "tokenizer.kind=byte", "training.row_length=64"])
+def test_settings_of_texts_have_no_effect_on_images(setting: str) -> None:
+    with pytest.raises(UsageError, match="no effect on the task 'classify-image'"):
+        resolve("digits", [setting])
