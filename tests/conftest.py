@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import regard
 from regard import console
 from regard.data.samples import english_german
 from regard.runs.classification import ClassificationRun
 from regard.runs.embeddings import EmbeddingsRun
+from regard.runs.images import ImageClassificationRun
 from regard.runs.language import LanguageRun
 from regard.runs.masked import MaskedRun
 from regard.runs.translation import TranslationRun
-from tiny import CLASSIFY, TINY_TEXT, person
+from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT, person, stripes
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
 torch.set_num_threads(1)
@@ -115,6 +117,27 @@ def words(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> EmbeddingsRu
     settings = ["data.text=text.txt", "embeddings.width=16", "embeddings.words_per_batch=1024", "training.steps=80"]
     settings += ["training.validate_every=80", "data.held_out=0.1", "training.epsilon=0.0039"]
     regard.train("words", *settings, out=out, data=texts)
+    return regard.load(out)
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of PNG files: stripes of three directions, in train (90 of each) and test (20 of each)."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for split, shades in {"train": range(100, 190), "test": range(200, 220)}.items():
+        for kind in ("across", "down", "slanted"):
+            place = folder / split / kind
+            place.mkdir(parents=True)
+            for shade in shades:
+                Image.fromarray(stripes(kind, shade, phase=shade % 4)).save(place / f"{shade}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def image_classifier(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> ImageClassificationRun:
+    """Tells the directions of stripes apart."""
+    out = tmp_path_factory.mktemp("runs") / "images"
+    regard.train("digits", *TINY_IMAGES, f"data.images={pictures}", out=out)
     return regard.load(out)
 
 

@@ -17,7 +17,7 @@ from regard.recipes import from_toml, resolve, to_toml
         ("digits", ["model.patch=[1, 2, 3]"], ["patch = [1, 2, 3]"]),
         ("digits", ["data.images=somewhere"], ["data.sample", "data.images"]),
         ("digits", ["augmentation.crop=8"], ["crop = 8", "8 x 8"]),
-        ("digits", ["training.micro_batches=300"], ["micro_batches = 300", "128 images"]),
+        ("digits", ["training.micro_batches=300"], ["micro_batches = 300", "64 images"]),
         ("digits", ["model.pooling=last"], ['"last"']),
         ("digits", ["model.positions=sinusoidal-2d", "model.width=6", "model.heads=3"], ["width = 6", "4"]),
         ("digits", ["training.select=bleu"], ['"bleu"', "classify-image"]),
@@ -62,7 +62,7 @@ def test_the_setting_of_how_much_goes_into_an_update_is_that_of_the_task() -> No
     assert resolve("digits").batch_setting == "training.images_per_batch"
     assert resolve("demo").batch_setting == "training.tokens_per_batch"
     assert resolve("words").batch_setting == "embeddings.words_per_batch"
-    assert resolve("digits").batch_size == 128
+    assert resolve("digits").batch_size == 64
 
 
 @pytest.mark.parametrize("setting", ["training.tokens_per_batch=512", "tokenizer.kind=byte", "training.row_length=64"])

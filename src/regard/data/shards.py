@@ -174,7 +174,7 @@ def kept(cache: Path, parts: Iterable[str], write: Callable[[Path], None]) -> Pa
     except OSError as error:
         if not _is_whole(folder):  # else another process made the same shards meanwhile
             raise RegardError(
-                f"Cannot write tokenised data to '{folder.parent}'.",
+                f"Cannot write prepared data to '{folder.parent}'.",
                 f"{error}",
                 "Free some room there, or set data.cache to another folder.",
             ) from None

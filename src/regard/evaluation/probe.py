@@ -63,9 +63,11 @@ def _accuracy(
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ITERATIONS))
-    with warnings.catch_warnings():
+    # One thread: these are small products, in which many threads mostly wait for each other.
+    with threadpool_limits(1), warnings.catch_warnings():
         # What is left to gain after so many steps does not show in the accuracy.
         warnings.simplefilter("ignore", ConvergenceWarning)
         classifier.fit(train_ND, train_labels_N)

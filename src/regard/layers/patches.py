@@ -41,7 +41,8 @@ class PatchEmbedding(nn.Module):
             self.registers_ED = nn.Parameter(torch.empty(settings.registers, settings.width).normal_(std=0.02))
         self.kind = settings.positions
         if self.kind == "learned":
-            self.positions_RSD = nn.Parameter(torch.empty(*self.grid, settings.width).normal_(std=0.02))
+            # As large as the patches: a hundredth of that, as in a text, is found by attention only after long.
+            self.positions_RSD = nn.Parameter(torch.randn(*self.grid, settings.width))
         self.along = Positions(settings) if self.kind not in ("learned", "sinusoidal-2d") else None
         self.norm = make_norm(settings) if settings.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(settings.dropout)

@@ -1,0 +1,75 @@
+"""The verbs for images: train, evaluate, classify, explain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import regard
+from PIL import Image
+from tiny import TINY_IMAGES, stripes
+
+
+def test_a_user_trains_a_classifier_of_their_own_folder(pictures: Path, tmp_path: Path) -> None:
+    shown = regard("train", "digits", *TINY_IMAGES, f"data.images={pictures}", "--out", "run", cwd=tmp_path)
+    assert "accuracy 100" in shown.stdout and "regard classify run" in shown.stdout
+    assert "an epoch is" in shown.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["task"] == "classify-image" and summary["metrics"].keys() == {"loss", "accuracy"}
+    assert (tmp_path / "run" / "plots" / "curves.png").stat().st_size > 5000
+
+
+def test_classify_prints_a_line_for_each_image_and_searches_folders(image_classifier, pictures: Path) -> None:
+    shown = regard("classify", image_classifier.folder.path, pictures / "test")
+    lines = [line.split("\t") for line in shown.stdout.splitlines()]
+    assert len(lines) == 60
+    assert all(Path(name).parent.name == label and len(rest) == 5 for name, label, *rest in lines)
+    found = regard("classify", image_classifier.folder.path, pictures / "test", "--json", "--top", "2")
+    first = json.loads(found.stdout.splitlines()[0])
+    assert first["label"] == "across" and len(first["classes"]) == 2
+
+
+def test_classify_goes_on_after_a_bad_image_and_exits_with_1(image_classifier, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_text("no image")
+    good = pictures / "test" / "down" / "200.png"
+    shown = regard("classify", image_classifier.folder.path, tmp_path / "bad.png", good, "--top", "1", code=1)
+    bad, fine = shown.stdout.splitlines()
+    assert bad == str(tmp_path / "bad.png") and fine.split("\t")[1] == "down"
+    assert "1 of 2 images could not be read" in shown.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["missing.png"]])
+def test_classify_without_a_readable_image_says_what_to_do(image_classifier, arguments, tmp_path: Path) -> None:
+    shown = regard("classify", image_classifier.folder.path, *arguments, cwd=tmp_path, code=1 if arguments else 2)
+    assert len(shown.error) == 3
+
+
+def test_evaluate_prints_scores_and_writes_labels(image_classifier, tmp_path: Path) -> None:
+    shown = regard("evaluate", image_classifier.folder.path, "-o", tmp_path / "labels.txt")
+    assert "accuracy" in shown.stdout and "support vectors" in shown.stdout and "mistakes.png" in shown.stdout
+    assert (tmp_path / "labels.txt").read_text().splitlines().count("down") == 20
+    quick = json.loads(regard("evaluate", image_classifier.folder.path, "--no-baselines", "--json").stdout)
+    assert quick["images"] == 60 and "baselines" not in quick
+
+
+def test_explain_draws_a_map_and_gives_its_numbers(image_classifier, tmp_path: Path) -> None:
+    Image.fromarray(stripes("slanted", 220, 1, side=40)).save(tmp_path / "big.png")
+    shown = regard("explain", image_classifier.folder.path, "big.png", "-o", "map.png", "--json", cwd=tmp_path)
+    found = json.loads(shown.stdout)
+    assert found["label"] and len(found["rollout"]) == len(found["rollout"][0]) == 4
+    assert abs(sum(map(sum, found["rollout"])) - 1) < 1e-4  # no tokens beside the patches: all is on them
+    with Image.open(tmp_path / "map.png") as picture:
+        assert min(picture.size) > 200
+
+
+def test_explain_says_what_it_cannot_draw(image_classifier, pictures: Path, tmp_path: Path) -> None:
+    image = pictures / "test" / "down" / "200.png"
+    for arguments in ([image, "--what", "alignment"], [image, "--target", "x"]):
+        assert len(regard("explain", image_classifier.folder.path, *arguments, code=2).error) == 3
+    for arguments in (["missing.png"], [pictures]):
+        assert len(regard("explain", image_classifier.folder.path, *arguments, code=1, cwd=tmp_path).error) == 3
+    swin = ["model.stages=[1, 1]", "model.window=2", "model.positions=none", "training.steps=2", "training.validate_every=2"]
+    regard("train", "digits", *TINY_IMAGES, *swin, f"data.images={pictures}", "--out", tmp_path / "swin")
+    shown = regard("explain", tmp_path / "swin", image, code=1)
+    assert "Swin" in shown.stderr

@@ -1,0 +1,173 @@
+"""A trained image classifier: its scores, its pictures, what it makes of odd files, and what can start from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import regard
+from regard.errors import RegardError, UsageError
+from regard.layers.patches import resample
+from regard.recipes import resolve
+from regard.runs.images import ImageClassificationRun
+from regard.tasks.images import Scale
+from tiny import TINY_IMAGES, stripes
+
+
+def test_it_has_learned_what_it_was_shown(image_classifier: ImageClassificationRun) -> None:
+    found = image_classifier.evaluate(baselines=False)
+    assert found.count == 60 and found.metrics["accuracy"] == 100
+    assert image_classifier.folder.read_json("summary.json")["metrics"]["accuracy"] == 100
+    assert image_classifier.classes == ["across", "down", "slanted"]
+
+
+def test_support_vectors_are_trained_on_the_same_images(image_classifier: ImageClassificationRun) -> None:
+    found = image_classifier.evaluate()
+    [baseline] = found.details["baselines"]
+    assert baseline["features"] == 64 and baseline["accuracy"] > 60
+    assert any(baseline["name"] in line for line in found.notes)
+
+
+def test_the_pictures_of_an_evaluation_are_there(image_classifier: ImageClassificationRun) -> None:
+    details = image_classifier.evaluate(baselines=False).details
+    for name in ("confusion_picture", "mistakes_picture"):
+        with Image.open(details[name]) as picture:
+            assert min(picture.size) > 200
+    assert details["mistakes"] == []
+
+
+def test_other_files_are_scored_in_the_same_forms(
+    image_classifier: ImageClassificationRun, pictures: Path, tmp_path: Path
+) -> None:
+    found = image_classifier.evaluate([str(pictures / "train")], baselines=False)
+    assert found.count == 270
+    wrong = tmp_path / "wrong" / "down"
+    wrong.mkdir(parents=True)
+    Image.fromarray(stripes("across", 200, 0)).save(wrong / "a.png")
+    found = image_classifier.evaluate([str(tmp_path / "wrong")], baselines=False)
+    assert found.metrics["accuracy"] == 0
+    assert found.details["mistakes"][0]["true"] == "down" and found.details["mistakes"][0]["guessed"] == "across"
+    assert Path(found.details["mistakes_picture"]).name == "mistakes-wrong.png"
+
+
+def test_images_of_any_size_and_mode_are_classified(image_classifier: ImageClassificationRun, tmp_path: Path) -> None:
+    large = Image.fromarray(stripes("down", 220, 0)).resize((64, 64), Image.Resampling.NEAREST)
+    large.convert("RGB").save(tmp_path / "a.jpg")
+    large.convert("RGBA").save(tmp_path / "b.png")
+    large.convert("P").save(tmp_path / "c.gif")
+    Image.fromarray(np.array(large, np.uint16) * 257).save(tmp_path / "d.png")
+    found = image_classifier.classify(sorted(tmp_path.iterdir()))
+    assert [guess.label for guess in found] == ["down"] * 4
+    assert all(abs(sum(p for _, p in guess.all) - 1) < 1e-5 for guess in found)
+
+
+def test_a_file_that_is_no_image_gets_a_reason_and_the_others_their_class(
+    image_classifier: ImageClassificationRun, pictures: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.png").write_text("no image")
+    good = pictures / "test" / "across" / "200.png"
+    first, second, third = image_classifier.classify([good, tmp_path / "bad.png", good])
+    assert first.label == third.label == "across"
+    assert isinstance(second, str) and second
+
+
+def test_a_corrupt_image_is_left_out_of_training_counted_and_named(pictures: Path, tmp_path: Path) -> None:
+    for kind in ("across", "down"):
+        place = tmp_path / "data" / kind
+        place.mkdir(parents=True)
+        for shade in range(100, 130):
+            Image.fromarray(stripes(kind, shade, 0)).save(place / f"{shade}.png")
+    broken = tmp_path / "data" / "down" / "broken.png"
+    broken.write_bytes((tmp_path / "data" / "down" / "100.png").read_bytes()[:40])
+    settings = [*TINY_IMAGES, f"data.images={tmp_path / 'data'}", "data.held_out=0.2", "training.steps=20", "training.validate_every=20"]
+    out = regard.train("digits", *settings, out=tmp_path / "run")
+    skipped = (out / "skipped_images.txt").read_text()
+    assert "broken.png" in skipped and len(skipped.splitlines()) == 1
+
+
+def test_a_class_that_training_has_no_image_of_is_named_before_training(pictures: Path, tmp_path: Path) -> None:
+    place = tmp_path / "test" / "zebra"
+    place.mkdir(parents=True)
+    Image.fromarray(stripes("down", 100, 0)).save(place / "1.png")
+    settings = [*TINY_IMAGES, f'data.train=["{pictures / "train"}"]', f'data.test=["{tmp_path / "test"}"]']
+    with pytest.raises(RegardError, match="zebra"):
+        regard.train("digits", *settings, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_resumed_training_gives_the_same_model_to_the_last_bit(pictures: Path, tmp_path: Path) -> None:
+    changes = ["augmentation.crop=1", "augmentation.operations=1", "augmentation.mixup=0.3", "augmentation.cutmix=1.0"]
+    settings = [*TINY_IMAGES, *changes, f"data.images={pictures}", "training.save_every=5", "training.validate_every=10"]
+    whole = regard.train("digits", *settings, "training.steps=20", "training.schedule=constant", out=tmp_path / "whole")
+    half = regard.train("digits", *settings, "training.steps=15", "training.schedule=constant", out=tmp_path / "half")
+    regard.train(str(half), "training.steps=20", resume=True)
+    assert (whole / "model.safetensors").read_bytes() == (half / "model.safetensors").read_bytes()
+
+
+def test_micro_batches_give_the_same_gradient(pictures: Path, tmp_path: Path) -> None:
+    settings = [*TINY_IMAGES, "augmentation.cutmix=1.0", f"data.images={pictures}", "training.steps=3"]
+    settings += ["training.validate_every=3", "training.log_every=1"]
+    runs = [
+        regard.train("digits", *settings, f"training.micro_batches={n}", out=tmp_path / str(n)) for n in (1, 4)
+    ]
+    norms = [[line["gradient_norm"] for line in regard.load(run).folder.read_metrics() if "loss" in line] for run in runs]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+# ---------------------------------------------------------------- starting from another run
+
+
+def test_a_run_starts_from_another_at_another_resolution_with_other_classes(
+    image_classifier: ImageClassificationRun, pictures: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "two"
+    for kind in ("down", "slanted"):
+        (place / kind).mkdir(parents=True)
+        for shade in range(100, 160):
+            Image.fromarray(stripes(kind, shade, shade % 4, side=16)).save(place / kind / f"{shade}.png")
+    own = [setting for setting in TINY_IMAGES if not setting.startswith("model.")]
+    settings = [*own, f"data.images={place}", "images.size=[16, 8]", "data.held_out=0.2", "training.steps=1"]
+    settings += ["training.learning_rate=1e-9", "training.validate_every=1", "training.warmup=0"]
+    out = regard.train("digits", *settings, out=tmp_path / "run", start_from=image_classifier.folder.path)
+    tuned = regard.load(out)
+    assert tuned.classes == ["down", "slanted"]
+    assert Scale.of_run(out) == image_classifier.scale
+    before, after = image_classifier.model, tuned.model
+    assert after.patches.grid == (8, 4)
+    expected = resample(before.patches.positions_RSD, (8, 4))
+    assert torch.allclose(after.patches.positions_RSD, expected, atol=1e-6)
+    assert torch.allclose(
+        after.trunk.blocks[0].mixer.to_out.weight, before.trunk.blocks[0].mixer.to_out.weight, atol=1e-6
+    )
+
+
+def test_only_an_image_classifier_can_be_started_from(image_classifier, classifier, pictures, tmp_path) -> None:
+    with pytest.raises(UsageError, match="cannot be started from"):
+        regard.train("digits", start_from=classifier.folder.path, out=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"model.width cannot be chosen"):
+        regard.train("digits", "model.width=64", start_from=image_classifier.folder.path, out=tmp_path / "run")
+
+
+# ---------------------------------------------------------------- inside
+
+
+def test_features_of_every_layer_are_means_of_its_tokens(image_classifier: ImageClassificationRun) -> None:
+    pixels = image_classifier.splits().test.pixels_NHWC[:5]
+    found = image_classifier.layer_features(pixels)
+    assert found.shape == (2, 5, 32)
+    scaled = image_classifier.scale.on(torch.device("cpu")).pixels(torch.from_numpy(np.array(pixels)))
+    embedded = image_classifier.model.patches(scaled).mean(1)
+    assert np.allclose(found[0], embedded.detach().numpy(), atol=1e-5)
+
+
+def test_recipes_for_images_name_their_parameters() -> None:
+    """The size that the recipes promise."""
+    from regard.tasks.classify_image import image_classifier as build
+
+    for recipe, most in (("cifar10", 4_000_000), ("cifar10-swin", 4_000_000), ("mnist", 2_500_000)):
+        count = sum(parameter.numel() for parameter in build(resolve(recipe), 10).parameters())
+        assert most / 2 < count <= most, (recipe, count)
