@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command import regard
 from PIL import Image
+
 from tiny import TINY_IMAGES, stripes
 
 
@@ -69,7 +70,13 @@ def test_explain_says_what_it_cannot_draw(image_classifier, pictures: Path, tmp_
         assert len(regard("explain", image_classifier.folder.path, *arguments, code=2).error) == 3
     for arguments in (["missing.png"], [pictures]):
         assert len(regard("explain", image_classifier.folder.path, *arguments, code=1, cwd=tmp_path).error) == 3
-    swin = ["model.stages=[1, 1]", "model.window=2", "model.positions=none", "training.steps=2", "training.validate_every=2"]
+    swin = [
+        "model.stages=[1, 1]",
+        "model.window=2",
+        "model.positions=none",
+        "training.steps=2",
+        "training.validate_every=2",
+    ]
     regard("train", "digits", *TINY_IMAGES, *swin, f"data.images={pictures}", "--out", tmp_path / "swin")
     shown = regard("explain", tmp_path / "swin", image, code=1)
     assert "Swin" in shown.stderr

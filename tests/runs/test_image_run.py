@@ -83,7 +83,13 @@ def test_a_corrupt_image_is_left_out_of_training_counted_and_named(pictures: Pat
             Image.fromarray(stripes(kind, shade, 0)).save(place / f"{shade}.png")
     broken = tmp_path / "data" / "down" / "broken.png"
     broken.write_bytes((tmp_path / "data" / "down" / "100.png").read_bytes()[:40])
-    settings = [*TINY_IMAGES, f"data.images={tmp_path / 'data'}", "data.held_out=0.2", "training.steps=20", "training.validate_every=20"]
+    settings = [
+        *TINY_IMAGES,
+        f"data.images={tmp_path / 'data'}",
+        "data.held_out=0.2",
+        "training.steps=20",
+        "training.validate_every=20",
+    ]
     out = regard.train("digits", *settings, out=tmp_path / "run")
     skipped = (out / "skipped_images.txt").read_text()
     assert "broken.png" in skipped and len(skipped.splitlines()) == 1
@@ -101,7 +107,7 @@ def test_a_class_that_training_has_no_image_of_is_named_before_training(pictures
 
 def test_a_resumed_training_gives_the_same_model_to_the_last_bit(pictures: Path, tmp_path: Path) -> None:
     changes = ["augmentation.crop=1", "augmentation.operations=1", "augmentation.mixup=0.3", "augmentation.cutmix=1.0"]
-    settings = [*TINY_IMAGES, *changes, f"data.images={pictures}", "training.save_every=5", "training.validate_every=10"]
+    settings = [*TINY_IMAGES, *changes, f"data.images={pictures}", "training.validate_every=5"]
     whole = regard.train("digits", *settings, "training.steps=20", "training.schedule=constant", out=tmp_path / "whole")
     half = regard.train("digits", *settings, "training.steps=15", "training.schedule=constant", out=tmp_path / "half")
     regard.train(str(half), "training.steps=20", resume=True)
@@ -111,10 +117,10 @@ def test_a_resumed_training_gives_the_same_model_to_the_last_bit(pictures: Path,
 def test_micro_batches_give_the_same_gradient(pictures: Path, tmp_path: Path) -> None:
     settings = [*TINY_IMAGES, "augmentation.cutmix=1.0", f"data.images={pictures}", "training.steps=3"]
     settings += ["training.validate_every=3", "training.log_every=1"]
-    runs = [
-        regard.train("digits", *settings, f"training.micro_batches={n}", out=tmp_path / str(n)) for n in (1, 4)
+    runs = [regard.train("digits", *settings, f"training.micro_batches={n}", out=tmp_path / str(n)) for n in (1, 4)]
+    norms = [
+        [line["gradient_norm"] for line in regard.load(run).folder.read_metrics() if "loss" in line] for run in runs
     ]
-    norms = [[line["gradient_norm"] for line in regard.load(run).folder.read_metrics() if "loss" in line] for run in runs]
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
 
 

@@ -24,6 +24,7 @@ from regard.training.loop import Interrupted, Trainer
 
 TINY = ["model.layers=2", "model.width=48", "model.heads=2", "model.feedforward=96", "model.dropout=0.0"]
 TINY += ["training.images_per_batch=16", "training.warmup=10", "training.log_every=20", "training.validate_every=60"]
+TINY += ["model.positions=learned"]  # which are quicker at the start
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import typer
 from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, show, write
 from regard.errors import RegardError, UsageError
 
-FINE = ("loss", "bits_per_byte")  # figures whose fourth digit counts
+FINE = ("loss", "bits_per_byte", "bits_per_pixel")  # figures whose fourth digit counts
 
 
 @app.command()

@@ -23,11 +23,14 @@ def training_curves(metrics: Sequence[dict[str, Any]], path: Path) -> None:
         "loss": [("loss", "training"), ("valid_loss", "validation")],
         "BLEU": [("valid_bleu", "validation, greedy")],
         "bits per byte": [("valid_bits_per_byte", "validation")],
+        "bits per pixel": [("valid_bits_per_pixel", "validation")],
         "accuracy, %": [("valid_accuracy", "validation")],
         "learning rate": [("learning_rate", "")],
         "tokens per second": [("tokens_per_second", "")],
         "texts per second": [("texts_per_second", "")],
         "words per second": [("words_per_second", "")],
+        "images per second": [("images_per_second", "")],
+        "pixels per second": [("pixels_per_second", "")],
     }
     drawn = {
         title: lines for title, lines in panels.items() if any(key in record for record in metrics for key, _ in lines)

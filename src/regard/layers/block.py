@@ -68,7 +68,7 @@ class Block(nn.Module):
         """`decoder`: it has a source to look at. `skipped`: chance of a row to skip a part. `mixer`: another one."""
         super().__init__()
         self.pre_norm = settings.norm == "pre"
-        self.mixer = mixer or make_mixer(settings, causal, decoder)
+        self.mixer: Any = mixer or make_mixer(settings, causal, decoder)
         self.mixer_norm = make_norm(settings)
         self.cross = _make_cross(settings) if decoder else None
         self.cross_norm = make_norm(settings) if self.cross is not None else None

@@ -21,11 +21,12 @@ class Causal(nn.Module):
     def __init__(self, settings: ModelSettings, vocabulary: int):
         super().__init__()
         self.logit_cap = settings.logit_cap
-        self.trunk = Trunk(settings, token_embedding(settings, vocabulary), causal=True)
+        embedding = token_embedding(settings, vocabulary)
+        self.trunk = Trunk(settings, embedding, causal=True)
         self.to_logits = nn.Linear(settings.width, vocabulary, bias=False)
         initialise(self, settings, depth=settings.layers)
         if settings.tie_embeddings != "none":
-            self.to_logits.weight = self.trunk.embedding.table.weight
+            self.to_logits.weight = embedding.table.weight
 
     def forward(
         self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None

@@ -26,13 +26,14 @@ class Masked(nn.Module):
 
     def __init__(self, settings: ModelSettings, vocabulary: int):
         super().__init__()
-        self.trunk = Trunk(settings, token_embedding(settings, vocabulary), causal=False)
+        embedding = token_embedding(settings, vocabulary)
+        self.trunk = Trunk(settings, embedding, causal=False)
         self.transform = nn.Linear(settings.width, settings.width)
         self.transform_norm = make_norm(settings)
         self.to_logits = nn.Linear(settings.width, vocabulary)
         initialise(self, settings, depth=settings.layers)
         if settings.tie_embeddings != "none":
-            self.to_logits.weight = self.trunk.embedding.table.weight
+            self.to_logits.weight = embedding.table.weight
 
     def forward(
         self,

@@ -17,9 +17,11 @@ from regard.data.images import BadImage, read_image
 from regard.errors import RegardError
 from regard.evaluation.classification import NORMAL_95, Guess, beside, class_report, guesses, top_accuracy
 from regard.evaluation.metrics import Evaluation, Score
+from regard.evaluation.probe import means_of_layers
 from regard.evaluation.support_vectors import support_vectors
 from regard.explain.confusion import draw_confusion
 from regard.explain.mistakes import draw_mistakes, worst_mistakes
+from regard.models.vision import VisionTransformer
 from regard.runs.base import Run
 from regard.tasks.classify_image import TOP, image_classifier, probabilities
 from regard.tasks.images import Scale
@@ -94,29 +96,19 @@ class ImageClassificationRun(Run):
     @torch.inference_mode()
     def layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.float32]:
         """What each layer makes of each image, the mean of its tokens: [layers + 1, N, D]; the patches first."""
-        to_scale = self.scale.on(self.hardware.device)
-        every: list[list[NDArray[np.float32]]] = []
-        kept: list[torch.Tensor] = []
-        if self.config.model.stages:
+        if not isinstance(self.model, VisionTransformer):
             raise RegardError(
                 f"The layers of '{self.folder.path}' cannot be compared.",
                 "It is a Swin Transformer, whose layers have different widths.",
                 "Choose a run without model.stages.",
             )
-        trunk: Any = self.model.trunk
-        layers = [trunk.embedding, *trunk.blocks]
-        handles = [layer.register_forward_hook(lambda *call: kept.append(call[-1].mean(1))) for layer in layers]
-        try:
-            for start in range(0, len(pixels_NHWC), IMAGES_AT_ONCE):
-                part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + IMAGES_AT_ONCE]))
-                with self.hardware.autocast():
-                    self.model(to_scale.pixels(part_BHWC.to(self.hardware.device)))
-                every.append([x_BD.float().cpu().numpy() for x_BD in kept])
-                kept.clear()
-        finally:
-            for handle in handles:
-                handle.remove()
-        return np.stack([np.concatenate(parts) for parts in zip(*every, strict=True)])
+        to_scale, found = self.scale.on(self.hardware.device), []
+        for start in range(0, len(pixels_NHWC), IMAGES_AT_ONCE):
+            part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + IMAGES_AT_ONCE]))
+            with self.hardware.autocast(), means_of_layers(self.model.trunk) as means:
+                self.model(to_scale.pixels(part_BHWC.to(self.hardware.device)))
+            found.append(torch.stack(means).float().cpu().numpy())
+        return np.concatenate(found, axis=1)
 
     def _images(self, files: FileList | None, split: str) -> Images:
         if files:

@@ -130,6 +130,6 @@ class PixelRun(Run):
         if files:
             paths = [Path(str(name)).resolve() for name in files]
             named = ", ".join(path.name for path in paths)
-            return labelled_images(paths, self.config.data, self.config.images, self.splits().classes), named
+            return labelled_images(paths, self.config.data, self.config.images, classes=[]), named  # of any class
         found: Images = getattr(self.splits(), split)
         return found, split

@@ -64,7 +64,7 @@ def without_effect(config: Config) -> list[str]:
         for name, mixer in (("window", "local"), ("hyena_order", "hyena"), ("hyena_recurrence", "hyena"))
         if model.mixer != mixer and getattr(model, name) != getattr(default, name)
     ]
-    length = config.synthetic.length if config.task == "synthetic" else config.training.row_length
+    length = config.row[1]
     if model.mixer == "local" and model.window >= length:
         said.append(f"model.window = {model.window} reaches over a row of {length}: local attention is then attention.")
     return said

@@ -80,11 +80,12 @@ class PixelTask:
 
     def next_commands(self) -> list[str]:
         path = self.folder.path
-        return [
+        commands = [
             f"regard generate {path} --samples 25 -o samples.png",
             f"regard generate {path} --complete IMAGE.png --keep 0.5 -o completed.png",
             f"regard evaluate {path}",
         ]
+        return [*commands, f"regard probe {path}"] if self.data.classes else commands
 
     def _measure(self, model: nn.Module, images: Images) -> dict[str, float]:
         return measure(model, images.pixels_NHWC, self.palette, self.config, self.hardware)

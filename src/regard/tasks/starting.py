@@ -16,7 +16,6 @@ from regard.layers.patches import resample
 from regard.training.checkpoint import read_tensors
 from regard.training.folder import RunFolder
 
-
 HEADS = ("to_classes.", "to_logits.", "transform.", "transform_norm.")  # what is read from a body, and learned anew
 
 

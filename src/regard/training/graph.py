@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from regard import console
 from regard.hardware import Hardware
 from regard.layers.block import Block
-
-WARM_UP = 3
+from regard.training.replayed import WARM_UP
 
 
 class Backward:

@@ -41,7 +41,7 @@ from regard.training.checkpoint import (
 )
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
-from regard.training.optimizer import Optimizer, gradient_norm
+from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
 
 
@@ -172,7 +172,7 @@ class Trainer:
             if out_of_memory(error):
                 raise self._memory_error(error) from None
             raise
-        norm = gradient_norm(self.model, self.settings.clip_norm)
+        norm = self.optimizer.gradient_norm()
         loss_value, norm_value = torch.stack([total, norm]).tolist()
         if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
             raise self._not_finite(step, loss_value, norm_value, rate)

@@ -41,9 +41,10 @@ class Muon(torch.optim.Muon):
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         updates = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
         orthogonal_MRC = orthogonalise(torch.stack(list(updates)), group["ns_coefficients"], group["ns_steps"])
+        # The rate may be a number or, for a captured graph, a tensor: so it is multiplied, not given as `alpha`.
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         rate = group["lr"] * math.sqrt(max(1, shape[0] / shape[1]))
-        torch._foreach_add_(weights, list(orthogonal_MRC.to(weights[0].dtype).unbind()), alpha=-rate)
+        torch._foreach_sub_(weights, list((orthogonal_MRC.to(weights[0].dtype) * rate).unbind()))
 
 
 def orthogonalise(update_MRC: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:

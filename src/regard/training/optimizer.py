@@ -8,6 +8,7 @@ biases for distances, and where patches are in an image.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from regard.layers.hyena import ImplicitFilter
 from regard.layers.patches import PatchEmbedding
 from regard.layers.windows import WindowAttention
 from regard.training.muon import Muon
+from regard.training.replayed import Replayed
 
 
 class Optimizer:
@@ -36,22 +38,54 @@ class Optimizer:
         ]
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
         betas = (settings.beta1, settings.beta2)
+        self.device = next(iter(self.parameters.values())).device
+        on_gpu = self.device.type == "cuda"
         # Each with the factor from the schedule's rate to its own.
         self.parts: list[tuple[torch.optim.Optimizer, float]] = [
-            (kind(groups, lr=0.0, betas=betas, eps=settings.epsilon, fused=True), 1.0)
+            (kind(groups, lr=self._rate(), betas=betas, eps=settings.epsilon, fused=True, capturable=on_gpu), 1.0)
         ]
         if inside:
-            muon = Muon(inside, lr=0.0, momentum=settings.muon_momentum, weight_decay=settings.weight_decay)
+            rate: Any = self._rate()
+            muon = Muon(inside, lr=rate, momentum=settings.muon_momentum, weight_decay=settings.weight_decay)
             self.parts.append((muon, settings.muon_learning_rate / settings.learning_rate))
+        self.clip_norm = settings.clip_norm
+        self._capture()
+
+    def gradient_norm(self) -> Tensor:
+        """The norm of all gradients together; they are scaled down to `clip_norm` if that is above 0."""
+        return self.norm()
 
     def step(self, rate: float) -> None:
         """Update every weight at this rate, and set the gradients back to zero."""
         for optimizer, factor in self.parts:
             for group in optimizer.param_groups:
-                group["lr"] = rate * factor
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(rate * factor)
+                else:
+                    group["lr"] = rate * factor
+        self.update()
+
+    def _update(self) -> None:
+        for optimizer, _ in self.parts:
             optimizer.step()
             # Kept in place: a captured graph adds to the same memory at every step.
             optimizer.zero_grad(set_to_none=False)
+
+    def _norm(self) -> Tensor:
+        weights = list(self.parameters.values())
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
+        if self.clip_norm > 0:
+            torch.nn.utils.clip_grads_with_norm_(weights, self.clip_norm, norm, foreach=True)
+        return norm
+
+    def _rate(self) -> float | Tensor:
+        """On a GPU a number that stays where it is, for the captured update to read."""
+        return torch.zeros((), device=self.device) if self.device.type == "cuda" else 0.0
+
+    def _capture(self) -> None:
+        """An update is hundreds of small kernels: on a GPU they are captured, and replayed as one."""
+        self.norm, self.update = Replayed(self._norm, self.device), Replayed(self._update, self.device)
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is remembered from step to step, as named tensors: 'exp_avg/decoder.0…'."""
@@ -70,6 +104,7 @@ class Optimizer:
                 if any(parameter is own for group in optimizer.param_groups for own in group["params"]):
                     # Adam's step counter stays where torch keeps it: with the parameter when fused.
                     optimizer.state[parameter][key] = value.to(parameter.device).clone()
+        self._capture()
 
 
 def matrices_of_blocks(model: nn.Module) -> list[nn.Parameter]:
@@ -92,12 +127,3 @@ def no_maps(model: nn.Module) -> list[nn.Parameter]:
             places = (module.class_token_1D, module.registers_ED, module.positions_RSD)
             found += [weight for weight in places if weight is not None]
     return found
-
-
-def gradient_norm(model: nn.Module, largest: float) -> Tensor:
-    """The norm of all gradients together; they are scaled down to `largest` if that is above 0."""
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
-    if largest > 0:
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), largest, norm, foreach=True)
-    return norm

@@ -53,8 +53,7 @@ def classify_images(
                 if isinstance(guess, str):
                     bad += 1
                     console.warn(f"'{name}' cannot be read: {guess}")
-                    guess = None
-                out.write(_shown_image(str(name), guess, top, as_json))
+                out.write(_shown_image(str(name), None if isinstance(guess, str) else guess, top, as_json))
             out.flush()
     if bad:
         raise RegardError(
