@@ -86,3 +86,25 @@ def test_what_is_no_linear_map_is_left_to_adamw(mixer):
     free = [name for name, weight in model.named_parameters() if "filter" in name or "skips" in name]
     assert bool(free) == (mixer == "hyena")
     assert not [name for name, weight in model.named_parameters() if name in free and id(weight) in decayed]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("clip_norm", [0.0, 0.5])
+def test_a_captured_update_moves_the_weights_as_an_ordinary_one(clip_norm):
+    """Six steps, of which the last three are replayed, with another rate and other gradients each time."""
+    captured, ordinary = model_with_gradients().cuda(), model_with_gradients().cuda()
+    optimizers = [Optimizer(model, settings(clip_norm=clip_norm)) for model in (captured, ordinary)]
+    optimizers[1].norm, optimizers[1].update = optimizers[1]._norm, optimizers[1]._update
+    for step in range(1, 7):
+        norms = []
+        for model, optimizer in zip((captured, ordinary), optimizers, strict=True):
+            generator = torch.Generator("cuda").manual_seed(step)
+            for weight in model.parameters():
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                weight.grad.copy_(torch.randn(weight.shape, generator=generator, device="cuda"))
+            norms.append(optimizer.gradient_norm().item())
+            optimizer.step(0.001 * step)
+        assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+    assert optimizers[0].update.graph is not None
+    for mine, theirs in zip(captured.parameters(), ordinary.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)

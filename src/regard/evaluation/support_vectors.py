@@ -37,5 +37,5 @@ def _some(images: Images) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Their pixels in one row each, and their labels; of many images a few, drawn with a fixed seed."""
     chosen = np.random.default_rng(0).permutation(len(images))[:MOST]
     taken = images.take(np.sort(chosen))
-    pixels_NF = taken.pixels_NHWC.reshape(len(taken), -1) / np.float32(255)
-    return pixels_NF, taken.labels_N
+    pixels_NF: NDArray[np.float32] = taken.pixels_NHWC.reshape(len(taken), -1).astype(np.float32)
+    return pixels_NF / np.float32(255), taken.labels_N

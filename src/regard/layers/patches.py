@@ -70,7 +70,7 @@ class PatchEmbedding(nn.Module):
         """The patches, told where they are."""
         if self.along is not None:
             return self.along(patches_BTD, torch.arange(patches_BTD.shape[1], device=patches_BTD.device)[None])
-        code_RSD = self.positions_RSD
+        code_RSD: Tensor | None = self.positions_RSD
         if code_RSD is None:
             code_RSD = sinusoidal_2d(*self.grid, self.width, patches_BTD.device)
         return patches_BTD + code_RSD.flatten(0, 1).to(patches_BTD.dtype)
