@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 COLUMNS = ["variant", "seed", "bleu_lowercase", "bleu", "accuracy", "macro_f1", "loss", "loss_sampled", "bits_per_byte"]
+COLUMNS += ["accuracy_top5", "bits_per_pixel"]
 COLUMNS += ["wall", "train", "targets_per_second"]
 
 

@@ -5,6 +5,7 @@ regard.train("demo", out="runs/demo")
 regard.load("runs/demo").translate(["The small dog sees a cat."])
 regard.load("runs/shakespeare").generate("ROMEO:")
 regard.load("runs/trec").classify(["Who wrote Hamlet ?"])
+regard.load("runs/digits").classify(["three.png"])
 """
 
 from __future__ import annotations
@@ -67,10 +68,15 @@ def generate(run: str | Path, prompts: str | Sequence[str] = "", **decoding: Any
     return found
 
 
-def classify(run: str | Path, texts: Sequence[str]) -> list[str]:
-    """The label of each text, by a trained classifier."""
-    _must_be(run, "classify-text")
-    return [guess.label for guess in load(run).classify(texts)]
+def classify(run: str | Path, examples: Sequence[str]) -> list[str]:
+    """The label of each text, or of the image in each file, by a trained classifier."""
+    _must_be(run, "classify-text", "classify-image")
+    found = []
+    for example, guess in zip(examples, load(run).classify(examples), strict=True):
+        if isinstance(guess, str):
+            raise RegardError(f"The image '{example}' cannot be read.", guess, "Mend it, or leave it out.")
+        found.append(guess.label)
+    return found
 
 
 def evaluate(run: str | Path, **options: Any) -> dict[str, float]:
@@ -79,7 +85,7 @@ def evaluate(run: str | Path, **options: Any) -> dict[str, float]:
     return found
 
 
-def _must_be(run: str | Path, task: Task) -> None:
+def _must_be(run: str | Path, *tasks: Task) -> None:
     from regard.kinds import must_be
 
-    must_be(Path(run), task)
+    must_be(Path(run), *tasks)

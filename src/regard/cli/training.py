@@ -34,7 +34,11 @@ def recipes(as_json: JsonOption = False) -> None:
 @app.command()
 def init(
     task: Annotated[
-        str, typer.Argument(help="What to train: translate, language, masked, classify-text, embeddings or synthetic.")
+        str,
+        typer.Argument(
+            help="What to train: translate, language, masked, classify-text, embeddings, classify-image, pixels or "
+            "synthetic."
+        ),
     ] = "translate",
 ) -> None:
     """Print a complete, commented recipe to edit.

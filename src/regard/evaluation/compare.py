@@ -26,6 +26,8 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "language": ("bits_per_byte", "loss"),
     "masked": ("loss",),
     "classify-text": ("accuracy", "macro_f1"),
+    "classify-image": ("accuracy", "loss"),
+    "pixels": ("bits_per_pixel", "loss"),
     "synthetic": ("accuracy", "loss"),
 }
 HIGHER_IS_BETTER = {"bleu", "bleu_lowercase", "chrf", "accuracy", "macro_f1"}

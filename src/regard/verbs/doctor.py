@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ import numpy as np
 
 from regard.config import Config, SystemSettings
 from regard.data import labelled
+from regard.data.image_cache import image_splits, must_have_classes
 from regard.data.pairs import splits
 from regard.data.shards import cache_folder
 from regard.data.survey import survey
@@ -45,6 +47,8 @@ def examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[st
             found["advice"] = _advice(found["data"])
         elif config.task == "classify-text":
             found["data"], found["advice"] = _labelled(config)
+        elif config.task in ("classify-image", "pixels"):
+            found["data"], found["advice"] = _images(config)
         elif config.task == "synthetic":
             found["data"] = config.synthetic.model_dump()
             found["advice"] = ["There are no files to check: sequences are made up."]
@@ -134,6 +138,34 @@ def _labelled(config: Config) -> tuple[dict[str, Any], list[str]]:
     if found["classes"][rarest]["train"] < 10:
         advice.append(f"The class '{rarest}' has only {found['classes'][rarest]['train']} training texts.")
     return found, [*advice, bag_of_words.advice(examples["train"])]
+
+
+def _images(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """Images: how many of each class, which cannot be read, and which stand in train and test."""
+    data = image_splits(config.data, config.images)
+    parts = {"train": data.train, "valid": data.valid, "test": data.test}
+    found: dict[str, Any] = {"classes": {}, "unreadable": len(data.skipped)}
+    for number, name in enumerate(data.classes):
+        found["classes"][name] = {split: int((images.labels_N == number).sum()) for split, images in parts.items()}
+    prints = {
+        split: [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images.pixels_NHWC]
+        for split, images in parts.items()
+    }
+    train_prints = set(prints["train"])
+    advice = [f"Not readable, and left out: {line}" for line in data.skipped[:5]]
+    for split, images in parts.items():
+        found[split] = {"images": len(images), "repeated": len(images) - len(set(prints[split]))}
+        if split != "train":
+            also = sum(image in train_prints for image in prints[split])
+            found[split]["images_also_in_train"] = also
+            if also > 0.01 * max(len(images), 1):
+                advice.append(f"{also:,} {split} images also stand in train: scores there will flatter.")
+    for name, counts in found["classes"].items():
+        if counts["train"] < 10:
+            advice.append(f"The class '{name}' has only {counts['train']} training images.")
+    if config.task == "classify-image":
+        must_have_classes(data)
+    return found, advice or ["Nothing looks wrong."]
 
 
 def _pairs(config: Config) -> dict[str, Any]:

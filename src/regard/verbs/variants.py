@@ -186,7 +186,8 @@ def steps_of(request: Request, config: Config) -> int:
     kind, amount = request.budget
     if kind == "steps":
         return amount
-    in_a_step = config.embeddings.words_per_batch if config.task == "embeddings" else config.training.tokens_per_batch
+    # An image counts as the tokens that it is read as.
+    in_a_step = config.batch_size * (config.row[1] if config.task in ("classify-image", "pixels") else 1)
     return max(1, round(amount / in_a_step))
 
 
