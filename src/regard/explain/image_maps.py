@@ -41,7 +41,7 @@ def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, pa
         for head in range(heads):
             _overlay(axes[layer + 1][head], pixels_HWC, shown[layer, head])
             axes[layer + 1][head].set_title(f"layer {first + layer + 1} · head {head + 1}", fontsize=7)
-    figure.suptitle(f"{title}\nattention of {maps.read_from}", fontsize=9)
+    figure.suptitle(f"{title}\nseen from {maps.read_from}", fontsize=9)
     save(figure, path)
 
 
