@@ -80,3 +80,35 @@ def test_explain_says_what_it_cannot_draw(image_classifier, pictures: Path, tmp_
     regard("train", "digits", *TINY_IMAGES, *swin, f"data.images={pictures}", "--out", tmp_path / "swin")
     shown = regard("explain", tmp_path / "swin", image, code=1)
     assert "Swin" in shown.stderr
+
+
+def test_probe_scores_each_layer_of_a_classifier(image_classifier, tmp_path: Path) -> None:
+    shown = regard("probe", image_classifier.folder.path, "-o", "probe.png", "--json", cwd=tmp_path)
+    layers = json.loads(shown.stdout)["layers"]
+    assert [layer["layer"] for layer in layers] == [0, 1] and layers[-1]["accuracy"] == 100
+    with Image.open(tmp_path / "probe.png") as picture:
+        assert min(picture.size) > 200
+
+
+def test_doctor_counts_images_of_each_class_and_those_on_two_sides(pictures: Path, tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        for kind in ("across", "down"):
+            place = tmp_path / "data" / split / kind
+            place.mkdir(parents=True)
+            for shade in range(100, 112):
+                Image.fromarray(stripes(kind, shade, 0)).save(place / f"{shade}.png")
+    (tmp_path / "data" / "train" / "down" / "broken.png").write_text("no image")
+    settings = ['data.sample=""', f"data.images={tmp_path / 'data'}", "data.held_out=0.2"]
+    found = json.loads(regard("doctor", "digits", *settings, "--json").stdout)
+    data = found["data"]
+    assert data["unreadable"] == 1 and data["classes"]["across"]["test"] == 12
+    assert data["test"]["images_also_in_train"] == data["train"]["images"]
+    assert any("broken.png" in line for line in found["advice"])
+    assert any("also stand in train" in line for line in found["advice"])
+
+
+def test_mixers_are_compared_on_images(pictures: Path, tmp_path: Path) -> None:
+    settings = [*TINY_IMAGES, f"data.images={pictures}", "--vary", "model.mixer=attention,gru", "--seeds", "1,"]
+    shown = regard("compare", "digits", *settings, "--out", tmp_path / "both", "--json")
+    variants = json.loads(shown.stdout)["variants"]
+    assert len(variants) == 2 and all(variant["figures"]["accuracy"]["mean"] > 90 for variant in variants), variants
