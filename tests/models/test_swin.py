@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from regard.config import ModelSettings
 from regard.layers.block import Block
 from regard.models.swin import PatchMerging, Swin
+from regard.tasks.starting import copy_body
 
 
 def settings(**changes) -> ModelSettings:
@@ -196,3 +197,12 @@ def test_it_learns_which_way_stripes_lie():
     images, labels = stripes(300, generator)
     with torch.no_grad():
         assert (model.eval()(images).argmax(-1) == labels).all()
+
+
+def test_a_body_goes_on_at_another_resolution_and_with_other_classes():
+    source, model = Swin(settings(), 32, 32, 3, 10), Swin(settings(), 16, 32, 3, 4)
+    copied = copy_body(model, dict(source.named_parameters()))
+    own = dict(model.named_parameters())
+    assert copied == sum(weight.numel() for name, weight in own.items() if not name.startswith("to_classes"))
+    assert torch.equal(own["stages.0.blocks.1.mixer.table"], source.stages[0].blocks[1].mixer.table)
+    assert model(torch.randn(2, 3, 16, 32)).shape == (2, 4)
