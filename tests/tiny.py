@@ -36,6 +36,7 @@ TINY_IMAGES = [
     "model.width=32",
     "model.heads=2",
     "model.feedforward=32",
+    "model.dropout=0.0",
     "augmentation.operations=0",
     "augmentation.mixup=0.0",
     "augmentation.erase=0.0",

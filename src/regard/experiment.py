@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from regard import console
 from regard.config import Config, Task
 from regard.data import image_sources, labelled, pairs
 from regard.data.text import TextSource
 from regard.errors import RegardError, UsageError
 from regard.kinds import KINDS
-from regard.recipes import resolve, to_toml, validate
+from regard.recipes import resolve, to_toml, toml_value, validate
 from regard.training.folder import RunFolder
 
 
@@ -99,6 +100,7 @@ def check_files(config: Config) -> None:
 
 # What a run that starts from another may still choose for itself.
 OWN = {"dropout", "attention_dropout", "feedforward_dropout", "stochastic_depth"}
+SHOWN = 6  # settings named that were taken over
 STARTS: tuple[Task, ...] = ("language", "masked", "classify-text", "classify-image")
 
 
@@ -145,9 +147,18 @@ def taking_over(config: Config, overrides: Iterable[str] = ()) -> Config:
         ]:
             raise UsageError(
                 f"{key} cannot be chosen here.",
-                f"The run '{place}' has {tree[section][name]!r}.",
-                "Leave it out: a model that starts from another has its shape and tokenizer.",
+                f"The run '{place}' has {key} = {toml_value(tree[section][name])}.",
+                f"Leave it out: a model that starts from another has its shape{'' if images else ' and tokenizer'}.",
             )
+    taken = [
+        f"{section}.{name} = {toml_value(value)}"
+        for section in ("model", "tokenizer", "images")
+        for name, value in tree[section].items()
+        if value != asked[section][name]
+    ]
+    if taken:
+        more = f" and {len(taken) - SHOWN:,} more" if len(taken) > SHOWN else ""
+        console.say(f"As in '{place}', not as in the recipe: {', '.join(taken[:SHOWN])}{more}.")
     return validate(tree)
 
 

@@ -209,13 +209,13 @@ def test_images_without_labels_are_fine_unless_classes_are_needed(photos):
     assert splits.classes == []
     assert (splits.train.labels_N == -1).all()
     error = error_of(must_have_classes, splits)
-    assert error.what.startswith("8 of the training images have no label: '") and error.what.endswith(" ….")
+    assert error.what.startswith("8 images have no label: '") and error.what.endswith(" ….")
 
 
 def test_some_images_without_labels_are_named(photos):
     photos.add("train/dog", range(5)).add("train/cat", range(5, 9)).add("test", range(9, 10))
     error = error_of(must_have_classes, photos.splits(held_out=0.0))
-    assert error.what == "1 of the test images have no label: 'test/9.png'."
+    assert error.what == "1 image has no label: 'test/9.png'."
 
 
 def test_labels_count_for_nothing_where_training_has_none(photos):
@@ -371,3 +371,34 @@ def test_what_fails_leaves_nothing_half_written(photos):
     spoil(photos.folder / "dog")
     error_of(photos.splits)
     assert list(photos.cache.glob("shards/*")) == []
+
+
+def test_images_stay_on_their_side_at_another_size_and_in_grey(photos):
+    photos.add("cat", range(60))
+    before = photos.splits(held_out=0.2)
+    for settings in (ImageSettings(size=8), ImageSettings(size=[4, 6], colour=False)):
+        after = photos.splits(settings, held_out=0.2)
+        for split in ("train", "valid", "test"):
+            assert sorted(numbers(getattr(before, split))) == sorted(numbers(getattr(after, split)))
+
+
+def test_of_few_images_at_least_one_is_held_out_for_each_purpose(photos):
+    splits = photos.add("cat", range(12)).splits(held_out=0.001)
+    assert (len(splits.train), len(splits.valid), len(splits.test)) == (10, 1, 1)
+    assert len(photos.splits(held_out=0.0, held_out_test=0.001).valid) == 0  # none is asked for
+
+
+def test_a_table_that_is_not_utf8_is_an_error_with_its_line(photos):
+    photos.add("cat", range(2))
+    (photos.folder / "list.csv").write_bytes("path,label\ncat/0.png,cat\ncat/1.png,Kätze\n".encode("latin-1"))
+    error = error_of(photos.splits, images="list.csv")
+    assert "Line 3" in error.what and "UTF-8" in error.what
+
+
+def test_left_over_work_of_killed_processes_is_swept_after_a_day(photos):
+    old, new = (photos.cache / "shards" / f"{name}.tmp" for name in ("old", "new"))
+    for place in (old, new):
+        place.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    photos.add("cat", range(3)).splits(held_out=0.2)
+    assert not old.exists() and new.exists()

@@ -211,7 +211,7 @@ def test_idx_files_cut_short_are_errors(tmp_path):
     files = mnist()
     write(tmp_path, files | {"train-images-idx3-ubyte": files["train-images-idx3-ubyte"][:-1]})
     error = error_of(tmp_path)
-    assert "cut short" in error.what and "has 2 at most" in error.why
+    assert "cut short" in error.what and "more than 2" in error.why
     write(tmp_path, files | {"train-labels-idx1-ubyte": files["train-labels-idx1-ubyte"][:-1]})
     assert "train-labels-idx1-ubyte' is cut short" in error_of(tmp_path).what
 

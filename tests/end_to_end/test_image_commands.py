@@ -101,7 +101,7 @@ def test_doctor_counts_images_of_each_class_and_those_on_two_sides(pictures: Pat
     settings = ['data.sample=""', f"data.images={tmp_path / 'data'}", "data.held_out=0.2"]
     found = json.loads(regard("doctor", "digits", *settings, "--json").stdout)
     data = found["data"]
-    assert data["unreadable"] == 1 and data["classes"]["across"]["test"] == 12
+    assert data["left_out"] == 1 and data["classes"]["across"]["test"] == 12
     assert data["test"]["images_also_in_train"] == data["train"]["images"]
     assert any("broken.png" in line for line in found["advice"])
     assert any("also stand in train" in line for line in found["advice"])
@@ -112,3 +112,14 @@ def test_mixers_are_compared_on_images(pictures: Path, tmp_path: Path) -> None:
     shown = regard("compare", "digits", *settings, "--out", tmp_path / "both", "--json")
     variants = json.loads(shown.stdout)["variants"]
     assert len(variants) == 2 and all(variant["figures"]["accuracy"]["mean"] > 90 for variant in variants), variants
+
+
+def test_a_run_that_starts_from_another_says_what_it_takes_over(
+    image_classifier, pictures: Path, tmp_path: Path
+) -> None:
+    settings = [setting for setting in TINY_IMAGES if not setting.startswith("model.")]
+    settings += [f"data.images={pictures}", "training.steps=2", "training.validate_every=2", "--out", tmp_path / "run"]
+    shown = regard("train", "digits", *settings, "--from", image_classifier.folder.path)
+    assert "not as in the recipe: model.layers = 1, model.width = 32" in " ".join(shown.stderr.split())
+    refused = regard("train", "digits", *settings, "images.colour=true", "--from", image_classifier.folder.path, code=2)
+    assert "images.colour = false" in refused.stderr

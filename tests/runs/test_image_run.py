@@ -14,6 +14,7 @@ from regard.errors import RegardError, UsageError
 from regard.layers.patches import resample
 from regard.recipes import resolve
 from regard.runs.images import ImageClassificationRun
+from regard.tasks.common import without_effect
 from regard.tasks.images import Scale
 from tiny import TINY_IMAGES, stripes
 
@@ -122,6 +123,39 @@ def test_micro_batches_give_the_same_gradient(pictures: Path, tmp_path: Path) ->
         [line["gradient_norm"] for line in regard.load(run).folder.read_metrics() if "loss" in line] for run in runs
     ]
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_images_without_labels_cannot_be_scored(image_classifier: ImageClassificationRun, tmp_path: Path) -> None:
+    for shade in (200, 210):
+        Image.fromarray(stripes("down", shade, 0)).save(tmp_path / f"{shade}.png")
+    with pytest.raises(RegardError, match="2 images have no label"):
+        image_classifier.evaluate([str(tmp_path)], baselines=False)
+
+
+def test_the_pictures_of_the_test_survive_an_evaluation_of_the_validation(image_classifier, pictures) -> None:
+    own = Path(image_classifier.evaluate(baselines=False).details["confusion_picture"])
+    before = own.stat().st_mtime_ns
+    other = image_classifier.evaluate(split="valid", baselines=False).details["confusion_picture"]
+    assert other.endswith("confusion-valid.png") and own.stat().st_mtime_ns == before
+
+
+def test_one_file_is_classified_as_a_list_of_one_is(image_classifier, pictures: Path) -> None:
+    path = pictures / "test" / "down" / "200.png"
+    [guess] = image_classifier.classify(path)
+    assert guess == image_classifier.classify([str(path)])[0]
+    assert regard.classify(image_classifier.folder.path, [str(path)]) == ["down"]
+    with pytest.raises(RegardError, match="cannot be read"):
+        regard.classify(image_classifier.folder.path, ["missing.png"])
+
+
+def test_others_may_read_the_weights(image_classifier: ImageClassificationRun) -> None:
+    config, model = (image_classifier.folder.path / name for name in ("config.json", "model.safetensors"))
+    assert model.stat().st_mode == config.stat().st_mode
+
+
+def test_a_window_of_swin_is_not_said_to_have_no_effect() -> None:
+    assert without_effect(resolve("cifar10-swin")) == []
+    assert without_effect(resolve("digits", ["model.window=7"])) != []
 
 
 # ---------------------------------------------------------------- starting from another run

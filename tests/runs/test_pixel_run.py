@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 import regard
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 from regard.runs.pixels import PixelRun
 
 SETTINGS = ["model.layers=2", "model.width=48", "model.heads=2", "model.feedforward=96", "model.dropout=0.0"]
@@ -98,6 +98,7 @@ def test_other_images_can_be_scored_and_noise_is_less_likely_than_digits(run, tm
     ("options", "says"),
     [
         ({"count": 0}, "0 images"),
+        ({"count": -3}, "-3 images"),
         ({"count": 20_000}, "20,000 images"),
         ({"seed": -1}, "seed"),
         ({"temperature": -1.0}, "temperature"),
@@ -107,6 +108,14 @@ def test_bad_options_are_refused(run, options, says):
     with pytest.raises(UsageError) as caught:
         run.sample(**options)
     assert says in str(caught.value)
+
+
+def test_an_image_to_complete_may_be_a_file(run, tmp_path):
+    pixels = run.splits().test.pixels_NHWC[0]
+    Image.fromarray(pixels[..., 0]).save(tmp_path / "a.png")
+    assert (run.complete([tmp_path / "a.png"], samples=2) == run.complete([np.array(pixels)], samples=2)).all()
+    with pytest.raises(RegardError, match="cannot be read"):
+        run.complete([tmp_path / "missing.png"])
 
 
 def test_nothing_to_complete_is_refused(run):

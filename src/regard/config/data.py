@@ -76,7 +76,7 @@ class DataSettings(Settings):
     label_field: str = Field(
         "label",
         description="where the label is in .jsonl, and in .csv with a header",
-        json_schema_extra=of("classify-text", "classify-image"),
+        json_schema_extra=of("classify-text", "classify-image", "pixels"),
     )
     image_field: str = Field(
         "path",
@@ -124,6 +124,9 @@ class TokenizerSettings(Settings):
     )
 
 
+LONGEST_SIDE = 4096
+
+
 class ImageSettings(Settings):
     """Every image is brought to one size and one number of channels."""
 
@@ -138,6 +141,9 @@ class ImageSettings(Settings):
     def _two_sides(cls, value: int | list[int]) -> int | list[int]:
         if isinstance(value, list) and len(value) != 2:
             raise ValueError(f"size = {value} is not one side or two; write 32, or [24, 32] for height and width")
+        longest = max(value) if isinstance(value, list) else value
+        if longest > LONGEST_SIDE:
+            raise ValueError(f"size = {value} is more than {LONGEST_SIDE:,} pixels to a side; choose a smaller one")
         return value
 
     @property

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from regard.config import Config
 
 
+MOST_TOKENS = 65_536
+
+
 def patches(images: ImageSettings, model: ModelSettings) -> int:
     """Tokens of an image in a ViT: its patches, the class token and the registers."""
     grid = (images.height // model.patch_height) * (images.width // model.patch_width)
@@ -36,6 +39,13 @@ def images_agree(config: Config) -> None:
         raise ValueError(
             f"augmentation.crop = {config.augmentation.crop} would cut images of {images.height} x {images.width} "
             "away; use an eighth of a side or so"
+        )
+    name, tokens = config.row
+    if tokens > MOST_TOKENS:
+        larger = "model.patch" if config.task == "classify-image" else ""
+        raise ValueError(
+            f"{name} is {tokens:,}, more than the {MOST_TOKENS:,} that attention can still be computed for; "
+            f"choose a smaller images.size{f', or a larger {larger}' if larger else ''}"
         )
     if config.task == "pixels":
         if config.pixels.palette == "grey" and images.colour:

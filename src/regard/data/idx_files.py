@@ -59,7 +59,9 @@ def idx_images(file: BinaryIO, name: str) -> Iterator[NDArray[np.uint8]]:
 
 def _cut_short(name: str, count: int, number: int) -> RegardError:
     return RegardError(
-        f"'{name}' is cut short.", f"It should hold {count:,}, but has {number:,} at most.", "Get the file again."
+        f"'{name}' is cut short.",
+        f"It should hold {count:,}, but is too short for more than {number:,}.",
+        "Get the file again.",
     )
 
 

@@ -1,12 +1,13 @@
 """Images decoded once, kept on disk, mapped into memory, and used again.
 
 A cache folder holds all images of the places named for a split, brought to one size: their pixels in one flat file,
-and beside it labels, names, and a place in [0, 1) for each, from a hash of its pixels:
+and beside it labels, names, and a place in [0, 1) for each, from a hash of its file, or of its pixels as given:
 
     valid: place < v        test: v ≤ place < v + t        train: the rest
 
-So equal images are never on two sides, and further images move none. Training images lie in the order of their
-places: any share held out of them is a slice of the mapped file, and neither copied nor decoded anew.
+So equal images are never on two sides, and neither further images nor another size move any. Training images lie in
+the order of their places: any share held out of them is a slice of the mapped file, and neither copied nor decoded
+anew.
 
 Shapes: N images · H height · W width · C channels (1 grey, 3 colours)
 """
@@ -27,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import DataSettings, ImageSettings
-from regard.console import progress
+from regard.console import progress, warn
 from regard.data.image_entries import SPLITS, Content, Entry, Place
 from regard.data.image_sources import found, place_of, places
 from regard.data.images import BadImage, fit_pixels, natural_order, read_image
@@ -35,8 +36,11 @@ from regard.data.shards import cache_folder, kept
 from regard.errors import RegardError
 from regard.files import flush
 
-FORMAT = "images-1"
+FORMAT = "images-2"
 MOST_IMAGES, MOST_BYTES = 64, 2**24  # decoded by a thread at a time
+NAMED = 3  # images named in a message
+
+Pixels = tuple[NDArray[np.uint8], float] | BadImage  # of an image, with its place; or why there are none
 
 
 @dataclass(frozen=True)
@@ -95,25 +99,39 @@ def image_splits(data: DataSettings, settings: ImageSettings) -> ImageSplits:
 def labelled_images(paths: Sequence[Path], data: DataSettings, settings: ImageSettings, classes: list[str]) -> Images:
     """Other images to test on, in any of the forms; their labels must be among these classes."""
     given = _decoded([place_of(path, data) for path in paths], "test", data, settings)
-    return given.images(given.slices["test"], classes, "test")
+    if given.skipped:
+        warn(f"{left_out(given.skipped)}.")
+    images = given.images(given.slices["test"], classes, "test")
+    if classes:
+        _must_have_labels([images])
+    return images
+
+
+def left_out(skipped: Sequence[str]) -> str:
+    """How many images are not used, and why, for some of them."""
+    more = f"; and {len(skipped) - NAMED:,} more" if len(skipped) > NAMED else ""
+    return f"Left out: {len(skipped):,} image{'s' * (len(skipped) > 1)}. {'; '.join(skipped[:NAMED])}{more}".rstrip(".")
 
 
 def must_have_classes(splits: ImageSplits) -> None:
     """A classifier needs a label for every image, and two classes or more."""
-    for name, images in (("train", splits.train), ("valid", splits.valid), ("test", splits.test)):
-        without = np.flatnonzero(images.labels_N < 0)
-        if len(without):
-            few = ", ".join(f"'{images.names[number]}'" for number in without[:3])
-            raise RegardError(
-                f"{len(without):,} of the {SHOWN_AS[name]} images have no label: {few}{' …' * (len(without) > 3)}.",
-                "The label is the folder an image lies in, or stands in the .csv (data.label_field) or idx file.",
-                "Put the images into one folder for each class, or name their labels.",
-            )
+    _must_have_labels([splits.train, splits.valid, splits.test])
     if len(splits.classes) == 1:
         raise RegardError(
             f"All {len(splits.train):,} training images are of the class '{splits.classes[0]}'.",
             "A classifier needs two classes or more.",
             "Check the folders: each class has one of its own.",
+        )
+
+
+def _must_have_labels(parts: Sequence[Images]) -> None:
+    without = [images.names[number] for images in parts for number in np.flatnonzero(images.labels_N < 0)]
+    if without:
+        few = ", ".join(f"'{name}'" for name in without[:NAMED]) + " …" * (len(without) > NAMED)
+        raise RegardError(
+            f"{len(without):,} image{'s have' if len(without) > 1 else ' has'} no label: {few}.",
+            "The label is the folder an image lies in, or stands in the .csv (data.label_field) or idx file.",
+            "Put the images into one folder for each class, or name their labels.",
         )
 
 
@@ -168,8 +186,14 @@ def _held_out(whole: Decoded, missing: list[str], data: DataSettings) -> dict[st
     """Train, and each split that is missing, as slices of train."""
     shares = {"valid": data.held_out, "test": data.held_out_test or data.held_out}
     train = whole.slices["train"]
-    ends = train.start + np.searchsorted(whole.places_N[train], np.cumsum([shares[split] for split in missing]))
-    starts = [train.start, *(int(end) for end in ends)]
+    places_N = whole.places_N[train]
+    starts, share = [train.start], 0.0
+    for split in missing:
+        share += shares[split]
+        end = train.start + int(np.searchsorted(places_N, share))
+        # Of few images at least one, as long as most are left to train on.
+        least = starts[-1] + 1 if shares[split] > 0 and len(places_N) > 2 * len(missing) else starts[-1]
+        starts.append(max(end, least))
     parts = {split: slice(*bounds) for split, *bounds in zip(missing, starts[:-1], starts[1:], strict=True)}
     return {split: (whole, rows) for split, rows in (parts | {"train": slice(starts[-1], train.stop)}).items()}
 
@@ -210,8 +234,9 @@ def _write(folder: Path, named: Sequence[Place], split: str, settings: ImageSett
                 skipped.append(f"{entry.name}: {pixels.reason}")
             else:
                 entries.append(entry)
-                places_found.append(_place(pixels))
-                file.write(pixels.tobytes())
+                pixels_HWC, place = pixels
+                places_found.append(place)
+                file.write(pixels_HWC.tobytes())
             show(len(entries) + len(skipped), "")
     if not entries:
         raise _no_images(named, skipped)
@@ -248,22 +273,23 @@ def _no_images(named: Sequence[Place], skipped: list[str]) -> RegardError:
     return RegardError(f"There are no images in {where}.", "It holds none of a known form.", "Check the file.")
 
 
-def _place(pixels_HWC: NDArray[np.uint8]) -> float:
-    return int.from_bytes(hashlib.blake2b(pixels_HWC.tobytes(), digest_size=6).digest()) / 2**48
+def _place(content: Path | bytes | NDArray[np.uint8]) -> float:
+    """From the file itself, so that the side an image falls on does not change with the size it is brought to."""
+    whole = content.read_bytes() if isinstance(content, Path) else content
+    digest = hashlib.blake2b(whole if isinstance(whole, bytes) else whole.tobytes(), digest_size=6).digest()
+    return int.from_bytes(digest) / 2**48
 
 
 # ---------------------------------------------------------------- decoding in parallel
 
 
-def _in_order(
-    images: Iterable[tuple[Entry, Content]], settings: ImageSettings
-) -> Iterator[tuple[Entry, NDArray[np.uint8] | BadImage]]:
+def _in_order(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) -> Iterator[tuple[Entry, Pixels]]:
     """Every image decoded, in the order they come. Pillow decodes in several threads at once.
 
     Only so many are under way that memory stays bounded, however many there are.
     """
     threads = min(16, os.cpu_count() or 1)
-    waiting: deque[tuple[list[Entry], Future[list[NDArray[np.uint8] | BadImage]]]] = deque()
+    waiting: deque[tuple[list[Entry], Future[list[Pixels]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for chunk in _chunks(images, settings):
             contents = [content for _, content in chunk]
@@ -290,16 +316,17 @@ def _chunks(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) ->
         yield chunk
 
 
-def _decode(contents: list[Content], settings: ImageSettings) -> list[NDArray[np.uint8] | BadImage]:
+def _decode(contents: list[Content], settings: ImageSettings) -> list[Pixels]:
     return [_pixels(content, settings) for content in contents]
 
 
-def _pixels(content: Content, settings: ImageSettings) -> NDArray[np.uint8] | BadImage:
+def _pixels(content: Content, settings: ImageSettings) -> Pixels:
     try:
         if isinstance(content, np.ndarray):
-            return fit_pixels(content, settings)
+            return fit_pixels(content, settings), _place(content)
         if isinstance(content, BadImage):
             return content
-        return read_image(io.BytesIO(content) if isinstance(content, bytes) else content, settings)
+        pixels_HWC = read_image(io.BytesIO(content) if isinstance(content, bytes) else content, settings)
+        return pixels_HWC, _place(content)
     except BadImage as bad:
         return bad

@@ -71,7 +71,7 @@ def _path(name: str | list[str], data: DataSettings, split: str) -> Path:
         raise RegardError(
             f"The data file '{path}' is missing.",
             f"The recipe looks for it from the folder '{data.root}'.",
-            "Correct the path in [data], or give the folder with --data DIR.",
+            "Correct the path in [data], give the folder with --data DIR, or, to evaluate, name the images themselves.",
         )
     return path
 
@@ -134,7 +134,7 @@ def place_of(path: Path, data: DataSettings) -> Place:
     raise RegardError(
         f"The form of '{path}' is not known.",
         "It is no folder, no .tar, no idx file and no .csv with a header.",
-        "Name a folder of images, or one of those.",
+        "Unpack it first." if path.suffix == ".zip" else "Name a folder of images, or one of those.",
     )
 
 
@@ -191,7 +191,7 @@ class Table:
         if self.image_field not in self.header:
             raise RegardError(
                 f"'{self.path}' has no column '{self.image_field}'.",
-                f"Its header, the first line, is: {shown(', '.join(self.header)[:200]) or 'empty'}.",
+                f"Its header, the first line, is: {shown(', '.join(self.header)[:200]) or '(empty)'}.",
                 "Correct the header, or set data.image_field to the column with the paths of the images.",
             )
 
@@ -219,18 +219,30 @@ class Table:
                     continue
                 if fields is None:
                     return rows
+                if not all(_is_text(field) for field in fields):
+                    raise RegardError(
+                        f"Line {reader.line_num + 1:,} of '{self.path}' is not valid UTF-8.",
+                        "Its labels and paths would be mangled.",
+                        "Convert the file to UTF-8.",
+                    )
                 if len(fields) == len(self.header) and fields[image].strip():
                     name, its_label = fields[image].strip(), fields[label].strip() if label is not None else ""
                     rows.append((Entry(shown(name), shown(its_label), ""), self.path.parent / name))
                 elif any(field.strip() for field in fields):
-                    reason = f"It has {len(fields)} column(s) for {len(self.header)} in the header, or no path."
-                    rows.append((line, BadImage(reason)))
+                    same = len(fields) == len(self.header)
+                    reason = f"It has {len(fields)} column(s), the header {len(self.header)}."
+                    rows.append((line, BadImage("It names no image." if same else reason)))
 
     def entries(self) -> list[Entry]:
         return [entry for entry, _ in self.rows]
 
     def contents(self) -> Iterator[Content]:
         return (content for _, content in self.rows)
+
+
+def _is_text(field: str) -> bool:
+    """Bytes that are no UTF-8 were read as halves of characters."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in field)
 
 
 # ---------------------------------------------------------------- built in

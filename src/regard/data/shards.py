@@ -8,11 +8,13 @@ text, the tokenizers and this format: when any of them changes, another folder i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ from regard.errors import RegardError
 from regard.files import flush, sha256
 
 FORMAT = "shards-2"
+DAY = 86_400  # seconds
 CHUNK = 20_000  # pairs tokenised at a time
 SIDES = ("source", "target")
 
@@ -163,6 +166,7 @@ def kept(cache: Path, parts: Iterable[str], write: Callable[[Path], None]) -> Pa
     folder = cache / "shards" / key.hexdigest()[:32]
     if _is_whole(folder):
         return folder
+    _sweep(folder.parent)
     temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.tmp")
     try:
         temporary.mkdir(parents=True)
@@ -181,6 +185,14 @@ def kept(cache: Path, parts: Iterable[str], write: Callable[[Path], None]) -> Pa
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def _sweep(place: Path) -> None:
+    """Take away what processes left behind that were killed a day ago or longer."""
+    for left in place.glob("*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > DAY:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _is_whole(folder: Path) -> bool:

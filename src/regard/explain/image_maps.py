@@ -36,7 +36,7 @@ def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, pa
     draw_image(axes[0][0], pixels_HWC)
     axes[0][0].set_title("image", fontsize=7)
     _overlay(axes[0][1], pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
-    axes[0][1].set_title("rollout", fontsize=7)
+    axes[0][1].set_title(f"rollout, {maps.rollout_RS.min():.1%} to {maps.rollout_RS.max():.1%}", fontsize=7)
     for layer in range(layers):
         for head in range(heads):
             _overlay(axes[layer + 1][head], pixels_HWC, shown[layer, head])
@@ -46,11 +46,12 @@ def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, pa
 
 
 def _overlay(axis: Axes, pixels_HWC: NDArray[np.uint8], map_RS: ArrayLike, smooth: bool = False) -> None:
-    """A map of the patches over the image, from its least to its most."""
+    """A map of the patches over the image, from nothing to its most: even attention is evenly bright."""
     draw_image(axis, pixels_HWC)
     height, width = pixels_HWC.shape[:2]
     axis.imshow(
         np.asarray(map_RS),
+        vmin=0.0,
         cmap="inferno",
         alpha=0.65,
         extent=(-0.5, width - 0.5, height - 0.5, -0.5),

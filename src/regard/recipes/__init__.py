@@ -251,16 +251,16 @@ def _known(field: FieldInfo, task: Task) -> bool:
 
 
 def _line(settings: Settings, name: str) -> str:
-    assignment = f"{name} = {_toml_value(getattr(settings, name))}"
+    assignment = f"{name} = {toml_value(getattr(settings, name))}"
     return f"{assignment:<35} # {type(settings).model_fields[name].description}"
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         # A JSON string is a TOML string, but for one character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     return repr(value)

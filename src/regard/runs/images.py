@@ -15,7 +15,7 @@ from regard.config import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
 from regard.data.images import BadImage, read_image
 from regard.errors import RegardError
-from regard.evaluation.classification import NORMAL_95, Guess, beside, class_report, guesses, top_accuracy
+from regard.evaluation.classification import Guess, beside, class_report, guesses, top_accuracy, wilson_half
 from regard.evaluation.metrics import Evaluation, Score
 from regard.evaluation.probe import means_of_layers
 from regard.evaluation.support_vectors import support_vectors
@@ -38,8 +38,9 @@ class ImageClassificationRun(Run):
         self.scale = Scale.of_run(path)
         self.model = self._load(image_classifier(self.config, len(self.classes)))
 
-    def classify(self, images: Sequence[Path | str]) -> list[Guess | str]:
-        """The class of each image file; where one cannot be read, why."""
+    def classify(self, images: Sequence[Path | str] | Path | str) -> list[Guess | str]:
+        """The class of each image file; where one cannot be read, a text that says why."""
+        images = [images] if isinstance(images, Path | str) else images
         found: list[Guess | str] = []
         pixels = []
         for path in images:
@@ -73,8 +74,8 @@ class ImageClassificationRun(Run):
         scores = [*report.scores]
         if len(self.classes) > TOP:
             scores.insert(1, _top_score(images.labels_N, found_NK))
-        # The run's own pictures are not overwritten by those of other files.
-        other = "-" + Path(str(files[0])).name.partition(".")[0] if files else ""
+        # The pictures of the run's own test are not overwritten by those of other images.
+        other = "-" + Path(str(files[0])).name.partition(".")[0] if files else "" if split == "test" else f"-{split}"
         confusion, mistakes = (self.folder.plots / f"{name}{other}.png" for name in ("confusion", "mistakes"))
         draw_confusion(report.counts_CC, self.classes, confusion)
         worst = worst_mistakes(images, found_NK, self.classes)
@@ -120,5 +121,5 @@ class ImageClassificationRun(Run):
 
 def _top_score(labels_N: NDArray[np.int64], found_NK: NDArray[np.float32]) -> Score:
     value, count = top_accuracy(labels_N, found_NK, TOP), len(labels_N)
-    half = 100 * NORMAL_95 * np.sqrt(value / 100 * (1 - value / 100) / count)
-    return Score("accuracy_top5", value, float(half), f"n:{count}|interval:normal95")
+    half = 100 * wilson_half(round(value / 100 * count), count)
+    return Score("accuracy_top5", value, half, f"n:{count}|interval:wilson95")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from regard.config import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
+from regard.data.images import BadImage, read_image
 from regard.data.palette import Palette
 from regard.data.pixel_batches import pixel_batch
 from regard.decoding.pixels import draw_pixels
@@ -40,24 +41,27 @@ class PixelRun(Run):
 
     def sample(self, count: int = 25, seed: int = 1, **decoding: Any) -> NDArray[np.uint8]:
         """Images that the model makes up: [N, H, W, C]. Keywords override [decoding]: temperature=0.9 …"""
+        _can_be_drawn(count)
         return self._drawn(np.zeros((count, 0), np.int64), seed, decoding)
 
     def complete(
         self,
-        images: Sequence[NDArray[np.uint8]],
+        images: Sequence[NDArray[np.uint8] | Path | str],
         keep: float = 0.5,
         samples: int = 5,
         seed: int = 1,
         **decoding: Any,
     ) -> NDArray[np.uint8]:
-        """The first rows of each image [H, W, C], and below them what the model adds: [N, S, H, W, C].
+        """The first rows of each image, a file or [H, W, C], and below them what the model adds: [N, S, H, W, C].
 
         What is kept has the palette's colours.
         """
         kept = self.kept_rows(keep)
         if not images:
             raise UsageError("There is no image to complete.", "None was given.", "Add --complete IMAGE.png.")
-        codes_NT = self.palette.codes(np.stack(images))
+        pixels = [self._pixels(image) if isinstance(image, Path | str) else image for image in images]
+        codes_NT = self.palette.codes(np.stack(pixels))
+        _can_be_drawn(samples, len(images))
         given_NP = np.repeat(codes_NT[:, : kept * self.width], samples, axis=0)
         drawn = self._drawn(given_NP, seed, decoding)
         return drawn.reshape(len(images), samples, *drawn.shape[1:])
@@ -102,12 +106,6 @@ class PixelRun(Run):
 
     def _drawn(self, given_NP: NDArray[np.int64], seed: int, decoding: dict[str, Any]) -> NDArray[np.uint8]:
         """Images that go on from the pixels given: [N, H, W, C]. Image n depends on the seed and n alone."""
-        if not 1 <= len(given_NP) <= MOST_SAMPLES:
-            raise UsageError(
-                f"{len(given_NP):,} images cannot be drawn.",
-                f"One to {MOST_SAMPLES:,} are drawn at a time.",
-                "Use --samples 25, or call again with another --seed.",
-            )
         if seed < 0:
             raise UsageError(f"The seed {seed} is negative.", "A seed is 0 or more.", "Use --seed 1.")
         settings = self._with("decoding", **decoding).decoding
@@ -126,6 +124,12 @@ class PixelRun(Run):
         ]
         return self.palette.pixels(np.concatenate(parts), self.height, self.width)
 
+    def _pixels(self, path: Path | str) -> NDArray[np.uint8]:
+        try:
+            return read_image(Path(path), self.config.images)
+        except BadImage as error:
+            raise RegardError(f"The image '{path}' cannot be read.", error.reason, "Give another one.") from None
+
     def _held_out(self, files: FileList | None, split: str) -> tuple[Images, str]:
         if files:
             paths = [Path(str(name)).resolve() for name in files]
@@ -133,3 +137,12 @@ class PixelRun(Run):
             return labelled_images(paths, self.config.data, self.config.images, classes=[]), named  # of any class
         found: Images = getattr(self.splits(), split)
         return found, split
+
+
+def _can_be_drawn(samples: int, images: int = 1) -> None:
+    if not 1 <= samples * images <= MOST_SAMPLES:
+        raise UsageError(
+            f"{samples * images:,} images cannot be drawn.",
+            f"One to {MOST_SAMPLES:,} are drawn at a time.",
+            "Use --samples 25, or call again with another --seed.",
+        )

@@ -61,7 +61,7 @@ class ImageClassificationTask:
         steps = -(-count // self.config.training.images_per_batch)
         return (
             f"{count:,} {colour} images of {images.height} x {images.width} · {len(self.data.classes)} classes · "
-            f"an epoch is {steps:,} steps"
+            f"an epoch is {steps:,} step{'s' * (steps > 1)}"
         )
 
     def batches(self, state: DataState) -> Iterator[tuple[ImageBatch, DataState]]:
@@ -86,11 +86,10 @@ class ImageClassificationTask:
         return self._measure(model, self.data.test)
 
     def next_commands(self) -> list[str]:
-        return [
-            f"regard evaluate {self.folder.path}",
-            f"regard classify {self.folder.path} IMAGE.png",
-            f"regard explain {self.folder.path} IMAGE.png -o map.png",
-        ]
+        path, model = self.folder.path, self.config.model
+        commands = [f"regard evaluate {path}", f"regard classify {path} IMAGE.png"]
+        drawn = model.mixer == "attention" and not model.stages
+        return [*commands, f"regard explain {path} IMAGE.png -o map.png"] if drawn else commands
 
     def _measure(self, model: nn.Module, images: Images) -> dict[str, float]:
         return figures(probabilities(model, images.pixels_NHWC, self.scale, self.hardware), images.labels_N)

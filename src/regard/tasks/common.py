@@ -62,7 +62,7 @@ def without_effect(config: Config) -> list[str]:
     said = [
         f'model.{name} has no effect: model.mixer is "{model.mixer}".'
         for name, mixer in (("window", "local"), ("hyena_order", "hyena"), ("hyena_recurrence", "hyena"))
-        if model.mixer != mixer and getattr(model, name) != getattr(default, name)
+        if model.mixer != mixer and getattr(model, name) != getattr(default, name) and not model.stages
     ]
     length = config.row[1]
     if model.mixer == "local" and model.window >= length:

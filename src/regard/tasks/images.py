@@ -11,11 +11,10 @@ from torch import Tensor
 
 from regard import console
 from regard.config import Config
-from regard.data.image_cache import Images, ImageSplits, image_splits
+from regard.data.image_cache import Images, ImageSplits, image_splits, left_out
 from regard.errors import RegardError
 from regard.training.folder import RunFolder
 
-NAMED = 3  # bad images named on the terminal
 MEASURED = 20_000  # images from which mean and deviation are taken
 AT_ONCE = 500  # of them in memory
 
@@ -71,17 +70,13 @@ def prepare_images(config: Config, folder: RunFolder) -> ImageSplits:
     found = image_splits(config.data, config.images)
     if found.skipped:
         folder.write_text("skipped_images.txt", "".join(line + "\n" for line in found.skipped))
-        more = f" and {len(found.skipped) - NAMED:,} more" if len(found.skipped) > NAMED else ""
-        console.warn(
-            f"{len(found.skipped):,} image(s) could not be read and are left out: "
-            f"{'; '.join(found.skipped[:NAMED])}{more}. All are named in {folder.path / 'skipped_images.txt'}."
-        )
-    for name in ("train", "valid", "test"):
-        if not len(getattr(found, name)):
+        console.warn(f"{left_out(found.skipped)}. All are named in the run's skipped_images.txt.")
+    for name, images in (("validation", found.valid), ("test", found.test)):
+        if not len(images):
             raise RegardError(
-                f"There are no {name} images.",
-                "No image is left for it.",
-                "Check the places named in [data]; with few images, name a place for it or raise data.held_out.",
+                f"There are no images for the {name}.",
+                f"Of {len(found.train):,} images none is left for it, with data.held_out = {config.data.held_out:g}.",
+                "Raise data.held_out, or name a place for it (data.valid, data.test).",
             )
     return found
 

@@ -9,6 +9,7 @@ and the first checkpoint that is whole is used. No pickle is read or written.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -167,6 +168,12 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; a clear error if it is missing or damaged."""
+    if not path.is_file():
+        raise RegardError(
+            f"The run '{path.parent}' has no {path.name} yet.",
+            "Its training is not finished.",
+            f"Go on with it: regard train {path.parent} --resume",
+        )
     try:
         tensors: dict[str, Tensor] = load_file(path)
         return tensors
@@ -174,10 +181,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise RegardError(
             f"Cannot read the weights '{path}'.",
             f"{error}",
-            "Is the training finished? Go on with --resume; a damaged file must be restored.",
+            "A damaged file must be restored, or the model trained again.",
         ) from None
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     # One entry only: the file format keeps its metadata in no fixed order, and equal weights are to give equal bytes.
     save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+    path.chmod(0o666 & ~_umask())  # safetensors lets nobody else read it
+
+
+def _umask() -> int:
+    """What new files are not allowed here. It can only be read by setting it."""
+    current = os.umask(0o077)
+    os.umask(current)
+    return current

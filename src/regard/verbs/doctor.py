@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.config import Config, SystemSettings
 from regard.data import labelled
-from regard.data.image_cache import image_splits, must_have_classes
+from regard.data.image_cache import image_splits, left_out, must_have_classes
 from regard.data.pairs import splits
 from regard.data.shards import cache_folder
 from regard.data.survey import survey
@@ -144,7 +144,7 @@ def _images(config: Config) -> tuple[dict[str, Any], list[str]]:
     """Images: how many of each class, which cannot be read, and which stand in train and test."""
     data = image_splits(config.data, config.images)
     parts = {"train": data.train, "valid": data.valid, "test": data.test}
-    found: dict[str, Any] = {"classes": {}, "unreadable": len(data.skipped)}
+    found: dict[str, Any] = {"classes": {}, "left_out": len(data.skipped)}
     for number, name in enumerate(data.classes):
         found["classes"][name] = {split: int((images.labels_N == number).sum()) for split, images in parts.items()}
     prints = {
@@ -152,7 +152,13 @@ def _images(config: Config) -> tuple[dict[str, Any], list[str]]:
         for split, images in parts.items()
     }
     train_prints = set(prints["train"])
-    advice = [f"Not readable, and left out: {line}" for line in data.skipped[:5]]
+    advice = [left_out(data.skipped) + "."] if data.skipped else []
+    labels_of: dict[bytes, set[int]] = {}
+    for split, images in parts.items():
+        for image, label in zip(prints[split], images.labels_N.tolist(), strict=True):
+            labels_of.setdefault(image, set()).add(label)
+    if several := sum(len(labels) > 1 for labels in labels_of.values()):
+        advice.append(f"{several:,} images occur with more than one label.")
     for split, images in parts.items():
         found[split] = {"images": len(images), "repeated": len(images) - len(set(prints[split]))}
         if split != "train":

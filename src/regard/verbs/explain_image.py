@@ -25,7 +25,8 @@ def draw_image_maps(run: Path, file: Path, output: Path, what: str, target: str,
             "Leave it out.",
         )
     if not file.is_file():
-        raise RegardError(f"The image '{file}' is missing.", "There is no such file.", "Check the path.")
+        state = "It is a folder." if file.is_dir() else "There is no such file."
+        raise RegardError(f"The image '{file}' cannot be read.", state, "Name one image.")
     model = ImageClassificationRun(run, device)
     network = model.model
     if not isinstance(network, VisionTransformer) or model.config.model.mixer != "attention":
