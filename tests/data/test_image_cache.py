@@ -212,10 +212,15 @@ def test_images_without_labels_are_fine_unless_classes_are_needed(photos):
     assert error.what.startswith("8 images have no label: '") and error.what.endswith(" ….")
 
 
-def test_some_images_without_labels_are_named(photos):
-    photos.add("train/dog", range(5)).add("train/cat", range(5, 9)).add("test", range(9, 10))
-    error = error_of(must_have_classes, photos.splits(held_out=0.0))
-    assert error.what == "1 image has no label: 'test/9.png'."
+def test_images_beside_the_classes_are_left_out_and_named(photos):
+    photos.add("train/dog", range(5)).add("train/cat", range(5, 9)).add("test", range(9, 10)).add(
+        "test/dog", range(10, 12)
+    )
+    splits = photos.splits(held_out=0.2)
+    must_have_classes(splits)
+    assert numbers(splits.test) == [10, 11]
+    [line] = splits.skipped
+    assert line.startswith("test/9.png: It has no label")
 
 
 def test_labels_count_for_nothing_where_training_has_none(photos):

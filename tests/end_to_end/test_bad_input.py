@@ -73,7 +73,7 @@ MISTAKES = {
     "evaluate what is no run": Mistake("evaluate {corpus}", ("not a run folder", "no config.toml", "regard train")),
     "translate what is not there": Mistake("translate {bad}/nowhere", ("not a run folder", "does not exist")),
     "explain what is no run": Mistake("explain {recipe} hello -o new.png", ("not a run folder",)),
-    "run without model yet": Mistake("translate {bad}/unfinished", ("Cannot read the weights", "--resume")),
+    "run without model yet": Mistake("translate {bad}/unfinished", ("has no model.safetensors yet", "--resume")),
     "truncated model": Mistake("translate {bad}/truncated", ("Cannot read the weights", "restored")),
     "model of another shape": Mistake("translate {bad}/reshaped", ("do not fit its config.toml",)),
     "damaged config.toml": Mistake("translate {bad}/misconfigured", ("misconfigured/config.toml", "as TOML"), 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,14 @@ def test_a_run_that_starts_from_another_says_what_it_takes_over(
     assert "not as in the recipe: model.layers = 1, model.width = 32" in " ".join(shown.stderr.split())
     refused = regard("train", "digits", *settings, "images.colour=true", "--from", image_classifier.folder.path, code=2)
     assert "images.colour = false" in refused.stderr
+
+
+def test_a_run_is_scored_where_its_data_has_moved_to(pictures: Path, tmp_path: Path) -> None:
+    shutil.copytree(pictures, tmp_path / "here" / "pictures")
+    settings = [*TINY_IMAGES, "data.images=pictures", "--data", tmp_path / "here", "--out", tmp_path / "run"]
+    regard("train", "digits", *settings, "training.steps=50")
+    (tmp_path / "here").rename(tmp_path / "there")
+    missing = regard("evaluate", tmp_path / "run", "--no-baselines", code=1)
+    assert "--data DIR" in missing.stderr
+    found = regard("evaluate", tmp_path / "run", "--no-baselines", "--data", tmp_path / "there", "--json")
+    assert json.loads(found.stdout)["images"] == 60

@@ -151,7 +151,7 @@ MISTAKES = {
     "too many samples": ("generate {language} --samples 1000000000", ("1,000,000,000 samples",), 2),
     "another width than that of the run to start from": (
         "train starter-classify --out new data.train={texts}/train.tsv --from {masked} model.width=48",
-        ("model.width cannot be chosen here", "has 32"),
+        ("model.width cannot be chosen here", "has model.width = 32"),
         2,
     ),
     "no name of a text": ("train shakespeare-cpu --out new data.text=", ("No text is named",), 1),

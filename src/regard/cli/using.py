@@ -27,6 +27,9 @@ def evaluate(
     baselines: Annotated[
         bool, typer.Option(help="Classifying: train something simpler on the same data, for comparison.")
     ] = True,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the run's own data is now, if it has moved.", show_default=False)
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the translations, or the labels, here.")
     ] = None,
@@ -62,7 +65,10 @@ def evaluate(
     if not baselines:
         must_be(run, "classify-text", "classify-image")
         options["baselines"] = False
-    found = open_run(run, device).evaluate([str(path) for path in files or []], split, **options)
+    model = open_run(run, device)
+    if data is not None:
+        model.moved(data)
+    found = model.evaluate([str(path) for path in files or []], split, **options)
     if output:
         write(output, "".join(text + "\n" for text in found.outputs))
 

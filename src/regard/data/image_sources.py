@@ -71,7 +71,7 @@ def _path(name: str | list[str], data: DataSettings, split: str) -> Path:
         raise RegardError(
             f"The data file '{path}' is missing.",
             f"The recipe looks for it from the folder '{data.root}'.",
-            "Correct the path in [data], give the folder with --data DIR, or, to evaluate, name the images themselves.",
+            "Correct the path in [data], or give the folder with --data DIR.",
         )
     return path
 
@@ -80,8 +80,10 @@ def found(named: Sequence[Place], split: str) -> tuple[int, Iterator[tuple[Entry
     """How many images the places named for a split have, and the images, each with the split it falls to.
 
     A divided place named for train keeps its own splits; named for another split, it gives that one, if it has it.
+    Where some images have a label, those without are bad; where none has, none is needed.
     """
     listed = [_entries(place, split) for place in named]
+    with_labels = any(entry is not None and entry.label for entries in listed for entry in entries)
 
     def images() -> Iterator[tuple[Entry, Content]]:
         for place, entries in zip(named, listed, strict=True):
@@ -90,6 +92,8 @@ def found(named: Sequence[Place], split: str) -> tuple[int, Iterator[tuple[Entry
                     continue
                 if entry.split == OUTSIDE:
                     content = BadImage("It lies outside of train, valid and test.")
+                elif with_labels and not entry.label and not isinstance(content, BadImage):
+                    content = BadImage("It has no label: it lies in none of the classes' folders, or none is given.")
                 yield entry._replace(name=f"{shown(place.name)}/{entry.name}") if len(named) > 1 else entry, content
 
     return sum(entry is not None for entries in listed for entry in entries), images()

@@ -32,6 +32,10 @@ class Run(ABC):
     def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
         """Score held-out data: the run's own, or the files given."""
 
+    def moved(self, data: Path) -> None:
+        """From now on the run's own data is looked for in this folder."""
+        self.config = self._with("data", root=str(data.resolve()))
+
     def _load(self, model: Model) -> Model:
         """The model with the run's weights, on its device."""
         try:
