@@ -142,9 +142,8 @@ def taking_over(config: Config, overrides: Iterable[str] = ()) -> Config:
     asked = config.model_dump()
     for key in (override.partition("=")[0].strip() for override in overrides):
         section, _, name = key.partition(".")
-        if (section in ("model", "tokenizer") or key == "images.colour") and asked[section][name] != tree[section][
-            name
-        ]:
+        fixed = section in ("model", "tokenizer") or key == "images.colour"
+        if fixed and asked[section][name] != tree[section][name]:
             raise UsageError(
                 f"{key} cannot be chosen here.",
                 f"The run '{place}' has {key} = {toml_value(tree[section][name])}.",

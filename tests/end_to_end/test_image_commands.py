@@ -20,6 +20,11 @@ def test_a_user_trains_a_classifier_of_their_own_folder(pictures: Path, tmp_path
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["task"] == "classify-image" and summary["metrics"].keys() == {"loss", "accuracy"}
     assert (tmp_path / "run" / "plots" / "curves.png").stat().st_size > 5000
+    examples = tmp_path / "run" / "samples"
+    assert sorted(path.name for path in examples.iterdir()) == ["across.png", "down.png", "slanted.png"]
+    assert "regard explain run run/samples/across.png" in shown.stdout
+    lines = regard("classify", tmp_path / "run", examples, "--top", "1").stdout.splitlines()
+    assert all(Path(name).stem == label for name, label, _ in (line.split("\t") for line in lines)) and len(lines) == 3
 
 
 def test_classify_prints_a_line_for_each_image_and_searches_folders(image_classifier, pictures: Path) -> None:

@@ -25,6 +25,7 @@ from regard.data.idx_files import IdxFiles, is_idx_name, labels_beside, starts_a
 from regard.data.image_archives import Archive
 from regard.data.image_entries import OUTSIDE, SPLITS, Content, Entry, Place, by_folder, readable, shown
 from regard.data.images import ENDINGS, BadImage, files_below, is_image_name
+from regard.data.named import named_path
 from regard.errors import RegardError, UsageError
 from regard.files import sha256
 
@@ -56,24 +57,8 @@ def places(data: DataSettings, split: str) -> list[Place]:
             "The recipe's data.images, data.train and data.sample are empty.",
             "Set data.images to a folder of images, for example data.images=photos.",
         )
-    return [place_of(_path(name, data, split), data) for name in listed]
-
-
-def _path(name: str | list[str], data: DataSettings, split: str) -> Path:
-    if not isinstance(name, str):
-        raise UsageError(
-            f"data.{split} holds a list within a list.",
-            "Images are a plain list of places, read one after the other.",
-            f'Write it as data.{split}=["one folder", "another.tar"].',
-        )
-    path = Path(data.root, name)
-    if not path.exists():
-        raise RegardError(
-            f"The data file '{path}' is missing.",
-            f"The recipe looks for it from the folder '{data.root}'.",
-            "Correct the path in [data], or give the folder with --data DIR.",
-        )
-    return path
+    example = '["one folder", "another.tar"]'
+    return [place_of(named_path(name, data.root, f"data.{split}", example), data) for name in listed]
 
 
 def found(named: Sequence[Place], split: str) -> tuple[int, Iterator[tuple[Entry, Content]]]:

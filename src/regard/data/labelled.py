@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from regard.config import DataSettings
+from regard.data.named import named_path
 from regard.data.pairs import LONGEST_LINE, SKIP_THEM, open_file, which_split
 from regard.errors import RegardError, UsageError
 from regard.files import sha256
@@ -43,19 +44,7 @@ class LabelledSource:
         """The files that `data.train`, `data.valid` or `data.test` names, each there and of a known form."""
         paths = []
         for listed in getattr(settings, name):
-            if not isinstance(listed, str):
-                raise UsageError(
-                    f"data.{name} holds a list within a list.",
-                    "Labelled text is a plain list of files, read one after the other.",
-                    f'Write it as data.{name}=["a.tsv", "b.tsv"].',
-                )
-            path = Path(settings.root, listed)
-            if not path.is_file():
-                raise RegardError(
-                    f"The data file '{path}' is missing.",
-                    f"The recipe looks for it from the folder '{settings.root}'.",
-                    "Correct the path in [data], or give the folder with --data DIR.",
-                )
+            path = named_path(listed, settings.root, f"data.{name}", '["a.tsv", "b.tsv"]')
             form_of(path, settings)
             paths.append(path)
         return cls(name, settings, tuple(paths))

@@ -45,7 +45,20 @@ def save_grid(
             writing.text((x, y), labels[number], fill="black")
         # Every pixel a square of its own, never blurred.
         large_HWC = image_HWC.repeat(scale, axis=0).repeat(scale, axis=1)
-        picture.paste(Image.fromarray(large_HWC[..., 0] if large_HWC.shape[-1] == 1 else large_HWC), (x, y + line))
+        picture.paste(_picture(large_HWC), (x, y + line))
+    _save(picture, path)
+
+
+def save_image(image_HWC: NDArray[np.uint8], path: Path) -> None:
+    """Write one image as it is, as a PNG, whole or not at all."""
+    _save(_picture(image_HWC), path)
+
+
+def _picture(image_HWC: NDArray[np.uint8]) -> Image.Image:
+    return Image.fromarray(image_HWC[..., 0] if image_HWC.shape[-1] == 1 else image_HWC)
+
+
+def _save(picture: Image.Image, path: Path) -> None:
     content = io.BytesIO()
     picture.save(content, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,11 @@ class Run(ABC):
         """From now on the run's own data is looked for in this folder."""
         self.config = self._with("data", root=str(data.resolve()))
 
+    def _picture(self, name: str, files: FileList | None, split: str) -> Path:
+        """Where to draw what an evaluation found. That of the run's own test is not overwritten by any other."""
+        other = f"-{Path(str(files[0])).name.partition('.')[0]}" if files else f"-{split}"
+        return self.folder.plots / f"{name}{'' if other == '-test' and not files else other}.png"
+
     def _load(self, model: Model) -> Model:
         """The model with the run's weights, on its device."""
         try:

@@ -56,10 +56,7 @@ class ClassificationRun(Run):
             raise RegardError("There is nothing to score.", f"The {split} data has no text.", "Name another file.")
         found = probabilities(self.model, texts, self.config, self.hardware).argmax(-1)
         report = class_report(texts.classes, found, self.classes)
-        # The run's own picture is not overwritten by that of other files.
-        other = "-" + Path(str(files[0])).name.partition(".")[0] if files else ""
-        picture = self.folder.plots / f"confusion{other}.png"
-        picture.parent.mkdir(exist_ok=True)
+        picture = self._picture("confusion", files, split)
         draw_confusion(report.counts_CC, self.classes, picture)
         details = report.to_json() | {"confusion_picture": str(picture.resolve())}
         notes = [f"{picture.resolve()}"]

@@ -74,9 +74,7 @@ class ImageClassificationRun(Run):
         scores = [*report.scores]
         if len(self.classes) > TOP:
             scores.insert(1, _top_score(images.labels_N, found_NK))
-        # The pictures of the run's own test are not overwritten by those of other images.
-        other = "-" + Path(str(files[0])).name.partition(".")[0] if files else "" if split == "test" else f"-{split}"
-        confusion, mistakes = (self.folder.plots / f"{name}{other}.png" for name in ("confusion", "mistakes"))
+        confusion, mistakes = (self._picture(name, files, split) for name in ("confusion", "mistakes"))
         draw_confusion(report.counts_CC, self.classes, confusion)
         worst = worst_mistakes(images, found_NK, self.classes)
         draw_mistakes(worst, mistakes)

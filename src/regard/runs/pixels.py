@@ -59,7 +59,7 @@ class PixelRun(Run):
         kept = self.kept_rows(keep)
         if not images:
             raise UsageError("There is no image to complete.", "None was given.", "Add --complete IMAGE.png.")
-        pixels = [self._pixels(image) if isinstance(image, Path | str) else image for image in images]
+        pixels = [self.read(image) if isinstance(image, Path | str) else image for image in images]
         codes_NT = self.palette.codes(np.stack(pixels))
         _can_be_drawn(samples, len(images))
         given_NP = np.repeat(codes_NT[:, : kept * self.width], samples, axis=0)
@@ -124,11 +124,12 @@ class PixelRun(Run):
         ]
         return self.palette.pixels(np.concatenate(parts), self.height, self.width)
 
-    def _pixels(self, path: Path | str) -> NDArray[np.uint8]:
+    def read(self, path: Path | str) -> NDArray[np.uint8]:
+        """An image file as the model sees images: [H, W, C]."""
         try:
             return read_image(Path(path), self.config.images)
         except BadImage as error:
-            raise RegardError(f"The image '{path}' cannot be read.", error.reason, "Give another one.") from None
+            raise RegardError(f"The image '{path}' cannot be read.", error.reason, "Give another image.") from None
 
     def _held_out(self, files: FileList | None, split: str) -> tuple[Images, str]:
         if files:

@@ -19,7 +19,7 @@ from regard.hardware import Hardware
 from regard.models.swin import Swin
 from regard.models.vision import VisionTransformer
 from regard.tasks.common import draw_curves
-from regard.tasks.images import Scale, prepare_images, prepare_scale
+from regard.tasks.images import Scale, prepare_images, prepare_scale, save_examples
 from regard.training.augmentation import Augmentation
 from regard.training.folder import RunFolder
 from regard.training.loss import cross_entropy, mixed_cross_entropy
@@ -37,6 +37,7 @@ class ImageClassificationTask:
         must_have_classes(self.data)
         folder.write_json("labels.json", self.data.classes)
         self.scale = prepare_scale(config, folder, self.data.train)
+        self.example = save_examples(folder, self.data)[0]
         self.to_scale = self.scale.on(hardware.device)
         self.augment = Augmentation(config.augmentation, config.images.height, config.images.width)
         self.stream = ImageStream(
@@ -87,9 +88,9 @@ class ImageClassificationTask:
 
     def next_commands(self) -> list[str]:
         path, model = self.folder.path, self.config.model
-        commands = [f"regard evaluate {path}", f"regard classify {path} IMAGE.png"]
+        commands = [f"regard evaluate {path}", f"regard classify {path} {self.example}"]
         drawn = model.mixer == "attention" and not model.stages
-        return [*commands, f"regard explain {path} IMAGE.png -o map.png"] if drawn else commands
+        return [*commands, f"regard explain {path} {self.example} -o map.png"] if drawn else commands
 
     def _measure(self, model: nn.Module, images: Images) -> dict[str, float]:
         return figures(probabilities(model, images.pixels_NHWC, self.scale, self.hardware), images.labels_N)

@@ -13,10 +13,12 @@ from regard import console
 from regard.config import Config
 from regard.data.image_cache import Images, ImageSplits, image_splits, left_out
 from regard.errors import RegardError
+from regard.explain.image_grid import save_image
 from regard.training.folder import RunFolder
 
 MEASURED = 20_000  # images from which mean and deviation are taken
 AT_ONCE = 500  # of them in memory
+EXAMPLES = 10  # images saved as files
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,18 @@ def prepare_images(config: Config, folder: RunFolder) -> ImageSplits:
                 "Raise data.held_out, or name a place for it (data.valid, data.test).",
             )
     return found
+
+
+def save_examples(folder: RunFolder, data: ImageSplits) -> list[Path]:
+    """A test image of each class, or of none, as files in the run's samples: something to try the verbs on."""
+    numbers = {int(label): number for number, label in reversed(list(enumerate(data.test.labels_N)))}
+    paths = []
+    for label, number in sorted(numbers.items())[:EXAMPLES]:
+        name = data.classes[label] if label >= 0 else ""
+        path = folder.samples / f"{name if name.isalnum() else f'class-{label + 1}'}.png"
+        save_image(np.array(data.test.pixels_NHWC[number]), path)
+        paths.append(path)
+    return paths
 
 
 def prepare_scale(config: Config, folder: RunFolder, train: Images) -> Scale:

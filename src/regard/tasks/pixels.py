@@ -23,7 +23,7 @@ from regard.data.pixel_batches import PixelBatch, PixelStream, pixel_batch
 from regard.hardware import Hardware
 from regard.models.causal import Causal
 from regard.tasks.common import draw_curves
-from regard.tasks.images import prepare_images
+from regard.tasks.images import prepare_images, save_examples
 from regard.training.folder import RunFolder
 from regard.training.loss import cross_entropy, training_loss
 
@@ -37,6 +37,7 @@ class PixelTask:
     def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
         self.config, self.folder, self.hardware = config, folder, hardware
         self.data = prepare_images(config, folder)
+        self.example = save_examples(folder, self.data)[0]
         self.palette = prepare_palette(config, folder, self.data.train)
         self.stream = PixelStream(
             self.data.train, self.palette, config.training.images_per_batch, config.seed, config.augmentation
@@ -82,7 +83,7 @@ class PixelTask:
         path = self.folder.path
         commands = [
             f"regard generate {path} --samples 25 -o samples.png",
-            f"regard generate {path} --complete IMAGE.png --keep 0.5 -o completed.png",
+            f"regard generate {path} --complete {self.example} --keep 0.5 -o completed.png",
             f"regard evaluate {path}",
         ]
         return [*commands, f"regard probe {path}"] if self.data.classes else commands

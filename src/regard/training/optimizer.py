@@ -51,10 +51,6 @@ class Optimizer:
         self.clip_norm = settings.clip_norm
         self._capture()
 
-    def gradient_norm(self) -> Tensor:
-        """The norm of all gradients together; they are scaled down to `clip_norm` if that is above 0."""
-        return self.norm()
-
     def step(self, rate: float) -> None:
         """Update every weight at this rate, and set the gradients back to zero."""
         for optimizer, factor in self.parts:
@@ -72,6 +68,7 @@ class Optimizer:
             optimizer.zero_grad(set_to_none=False)
 
     def _norm(self) -> Tensor:
+        """The norm of all gradients together; they are scaled down to `clip_norm` if that is above 0."""
         weights = list(self.parameters.values())
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
@@ -85,7 +82,8 @@ class Optimizer:
 
     def _capture(self) -> None:
         """An update is hundreds of small kernels: on a GPU they are captured, and replayed as one."""
-        self.norm, self.update = Replayed(self._norm, self.device), Replayed(self._update, self.device)
+        self.gradient_norm = Replayed(self._norm, self.device)
+        self.update = Replayed(self._update, self.device)
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is remembered from step to step, as named tensors: 'exp_avg/decoder.0…'."""

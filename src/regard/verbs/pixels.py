@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard import console
-from regard.config import ImageSettings
-from regard.data.images import BadImage, read_image
 from regard.errors import RegardError, UsageError
 from regard.verbs.generate import check_sampling
 
@@ -43,7 +41,7 @@ def draw_images(
     model = PixelRun(run, device)
     found: dict[str, Any] = {"picture": str(output.resolve()), "seed": seed}
     if complete:
-        images = [_read(path, model.config.images) for path in complete]
+        images = [model.read(path) for path in complete]
         share = 0.5 if keep is None else keep
         count = COMPLETIONS if samples is None else samples
         drawn = model.complete(images, share, count, seed, **decoding)
@@ -69,15 +67,6 @@ def draw_images(
     except OSError as error:
         raise RegardError(f"Cannot write '{output}'.", f"{error}", "Choose a writable place with -o.") from None
     return found | {"samples": count}
-
-
-def _read(path: Path, settings: ImageSettings) -> NDArray[np.uint8]:
-    try:
-        return read_image(path, settings)
-    except BadImage as error:
-        raise RegardError(
-            f"The image '{path}' cannot be completed.", error.reason, "Give another image to --complete."
-        ) from None
 
 
 def _kept(image_HWC: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:

@@ -1,0 +1,99 @@
+"""Archives of images: as the folders in them, read in one go, and leading nowhere."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+from image_places import error_of, listing, mnist, png, tar, tree
+from regard.config import DataSettings
+from regard.data import image_archives
+from regard.data.image_sources import found, place_of
+from regard.data.images import BadImage
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
+def test_an_archive_is_as_the_folder_in_it(tmp_path, ending):
+    names = ("train/cat/1.png", "train/dog/2.png", "test/cat/3.png", "test/dog/.4.png", "readme.txt")
+    folder = tree(tmp_path / "folder", *names)
+    members = {f"./top/{name}": (folder / name).read_bytes() for name in names}
+    archive = tar(tmp_path / f"a.tar{ending}", members, "w:" + ending[1:])
+    inside = [(name.removeprefix("top/"), label, split) for name, label, split in listing(archive)]
+    assert inside == listing(folder)
+    _, images = found([place_of(archive, DataSettings())], "train")
+    assert {content for _, content in images} == {members[f"./top/{name}"] for name in names[:3]}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_archive_may_hold_idx_files_labels_first_or_last(tmp_path, packed):
+    files = {f"m/{name}{'.gz' * packed}": gzip.compress(file) if packed else file for name, file in mnist().items()}
+    forth = tar(tmp_path / "forth.tar", files)
+    back = tar(tmp_path / "back.tgz", dict(reversed(files.items())), "w:gz")
+    assert listing(forth) == listing(back)
+    assert [(label, split) for _, label, split in listing(forth)] == [
+        ("0", "test"),
+        ("1", "test"),
+        ("0", "train"),
+        ("1", "train"),
+        ("2", "train"),
+    ]
+
+
+def test_names_in_an_archive_lead_nowhere(tmp_path):
+    path = tmp_path / "inside" / "a.tar"
+    path.parent.mkdir()
+    with tarfile.open(path, "w") as archive:
+        for name in ("../../evil.png", "/abs/1.png", "line\nend\x1b[1m/2.png"):
+            info = tarfile.TarInfo(name)
+            info.size = len(png())
+            archive.addfile(info, io.BytesIO(png()))
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+            link = tarfile.TarInfo("cat/link.png")
+            link.type, link.linkname = kind, "/etc/passwd"
+            archive.addfile(link)
+    before = sorted(tmp_path.rglob("*"))
+    assert listing(path) == [("abs/1.png", "abs", "train"), ("line�end�[1m/2.png", "line�end�[1m", "train")]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_same_name_twice_in_an_archive_is_two_images(tmp_path):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for colour in (1, 2):
+            info = tarfile.TarInfo("cat/1.png")
+            info.size = len(png(colour))
+            archive.addfile(info, io.BytesIO(png(colour)))
+    _, images = found([place_of(path, DataSettings())], "train")
+    assert [content for _, content in images] == [png(1), png(2)]
+
+
+def test_too_large_a_file_in_an_archive_is_skipped(tmp_path, monkeypatch):
+    path = tar(tmp_path / "a.tar", {"cat/1.png": png(), "cat/2.png": bytes(5000)})
+    monkeypatch.setattr(image_archives, "LARGEST", 4999)
+    _, images = found([place_of(path, DataSettings())], "train")
+    first, second = [content for _, content in images]
+    assert first == png()
+    assert isinstance(second, BadImage) and "larger than" in second.reason
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+def test_an_archive_cut_short_is_an_error(tmp_path, mode, share):
+    noise = np.random.default_rng(1).bytes(3000)
+    path = tar(tmp_path / "a.tar", {f"cat/{n}.png": noise for n in range(9)}, mode)
+    whole = path.read_bytes()
+    used = len(whole) if mode != "w" else 9 * (512 + 3072)
+    path.write_bytes(whole[: int(used * share)])
+    assert str(path) in error_of(path).what
+
+
+def test_an_archive_damaged_in_the_middle_does_not_just_end_there(tmp_path):
+    path = tar(tmp_path / "a.tar", {f"cat/{n}.png": bytes(512) for n in range(9)})
+    raw = bytearray(path.read_bytes())
+    raw[4096:4608] = bytes(range(256)) * 2  # the header of the fifth
+    path.write_bytes(bytes(raw))
+    assert "Cannot read" in error_of(path).what
