@@ -76,6 +76,9 @@ def test_explain_says_what_it_cannot_draw(image_classifier, pictures: Path, tmp_
         assert len(regard("explain", image_classifier.folder.path, *arguments, code=2).error) == 3
     for arguments in (["missing.png"], [pictures]):
         assert len(regard("explain", image_classifier.folder.path, *arguments, code=1, cwd=tmp_path).error) == 3
+
+
+def test_a_swin_is_explained_and_probed_too(pictures: Path, tmp_path: Path) -> None:
     swin = [
         "model.stages=[1, 1]",
         "model.window=2",
@@ -84,8 +87,13 @@ def test_explain_says_what_it_cannot_draw(image_classifier, pictures: Path, tmp_
         "training.validate_every=2",
     ]
     regard("train", "digits", *TINY_IMAGES, *swin, f"data.images={pictures}", "--out", tmp_path / "swin")
-    shown = regard("explain", tmp_path / "swin", image, code=1)
-    assert "Swin" in shown.stderr
+    image = pictures / "test" / "down" / "200.png"
+    found = json.loads(regard("explain", "swin", image, "-o", "map.png", "--json", cwd=tmp_path).stdout)
+    assert abs(sum(map(sum, found["rollout"])) - 1) < 1e-4
+    with Image.open(tmp_path / "map.png") as picture:
+        assert picture.width > picture.height  # three rows, four heads in the last
+    layers = json.loads(regard("probe", "swin", "--json", cwd=tmp_path).stdout)["layers"]
+    assert [layer["layer"] for layer in layers] == [0, 1, 2]
 
 
 def test_probe_scores_each_layer_of_a_classifier(image_classifier, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_means_are_of_the_embedding_and_of_every_block():
     settings = ModelSettings(layers=3, width=16, heads=2, feedforward=32, dropout=0.0, norm="pre")
     model = Causal(settings, 20).eval()
     tokens = torch.randint(0, 20, (4, 9))
-    with torch.no_grad(), means_of_layers(model.trunk) as means:
+    with torch.no_grad(), means_of_layers(model.trunk.layers) as means:
         model(tokens)
     with torch.no_grad():
         model(tokens)  # nothing is kept any more

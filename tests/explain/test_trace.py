@@ -9,6 +9,7 @@ from regard.errors import RegardError
 from regard.explain.plots import attention_grid, positions_heatmap, training_curves
 from regard.explain.trace import trace
 from regard.models.causal import Causal
+from regard.models.swin import Swin
 from regard.verbs.explain import draw, draw_alignment, traced_translation
 
 SENTENCE = "The old farmer helps the child."
@@ -112,3 +113,24 @@ def test_convolutions_are_drawn_as_matrices(tiny_recipe, tmp_path):
     found = draw(run, "", tmp_path / "toeplitz.png", "toeplitz", "", "cpu")
     assert is_png(tmp_path / "toeplitz.png")
     assert found["layers"] == 2 and len(found["channels"]) == 5
+
+
+@pytest.mark.parametrize("size", [(8, 8), (4, 8), (2, 6)])
+def test_windows_are_traced_over_the_grid(size):
+    torch.manual_seed(3)
+    settings = ModelSettings(
+        stages=[2],
+        width=16,
+        heads=2,
+        feedforward=16,
+        patch=1,
+        window=min(4, *size),
+        positions="none",
+        query_key_norm=True,
+    )
+    model = Swin(settings, *size, 1, 3).eval()
+    traced = trace(model, lambda: model(torch.randn(2, 1, *size)))
+    assert list(traced) == ["stages.0.blocks.0.mixer", "stages.0.blocks.1.mixer"]
+    for found in traced.values():
+        assert found.weights_BHTS.shape == (2, 2, size[0] * size[1], size[0] * size[1])
+        torch.testing.assert_close(found.output_BTD, found.fast_output_BTD, atol=1e-5, rtol=0)

@@ -70,7 +70,7 @@ def test_a_completion_follows_from_what_was_kept(run):
 def test_the_features_are_the_means_over_all_positions_of_every_layer(run, monkeypatch):
     pixels = run.splits().test.pixels_NHWC[:5]
     found = run.layer_features(pixels)
-    assert found.shape == (3, 5, 48)
+    assert [each.shape for each in found] == [(5, 48)] * 3
     codes = torch.from_numpy(run.palette.codes(pixels))
     tokens = torch.cat([torch.full((5, 1), 17), codes[:, :-1]], dim=1)
     with torch.inference_mode():

@@ -4,28 +4,26 @@
 
 The features are standardised, and the classifier is a logistic regression; the model itself is not changed.
 
-Shapes: L layers · N images · D features · B images of a batch · T positions
+Shapes: N images · D features, of a layer · B images of a batch · T positions
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 ITERATIONS = 300
 
 
 @contextmanager
-def means_of_layers(trunk: Any) -> Iterator[list[Tensor]]:
-    """A list to which a forward pass adds the mean over positions, [B, D], of the embedding and of each block."""
+def means_of_layers(layers: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
+    """A list to which a forward pass adds the mean over positions, [B, D], of what each layer gives, [B, T, D]."""
     means: list[Tensor] = []
-    layers = [trunk.embedding, *trunk.blocks]
     handles = [layer.register_forward_hook(lambda *call: means.append(call[-1].float().mean(1))) for layer in layers]
     try:
         yield means
@@ -34,16 +32,22 @@ def means_of_layers(trunk: Any) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
+def features_of_layers(batches: Iterable[Sequence[Tensor]]) -> list[NDArray[np.float32]]:
+    """The means of many batches, each a list over layers, joined: [N, D] for each layer."""
+    found = [[mean_BD.float().cpu().numpy() for mean_BD in means] for means in batches]
+    return [np.concatenate(of_layer) for of_layer in zip(*found, strict=True)]
+
+
 def probe(
-    train_LND: NDArray[np.float32],
+    train_ND_by_layer: Sequence[NDArray[np.float32]],
     train_labels_N: NDArray[np.int64],
-    test_LND: NDArray[np.float32],
+    test_ND_by_layer: Sequence[NDArray[np.float32]],
     test_labels_N: NDArray[np.int64],
 ) -> list[float]:
     """The accuracy on the test images of a classifier of each layer's features, in percent."""
     return [
         _accuracy(train_ND, train_labels_N, test_ND, test_labels_N)
-        for train_ND, test_ND in zip(train_LND, test_LND, strict=True)
+        for train_ND, test_ND in zip(train_ND_by_layer, test_ND_by_layer, strict=True)
     ]
 
 

@@ -19,15 +19,13 @@ MOST_HEADS = 12
 
 def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, path: Path) -> None:
     """The first row: the image and the rollout over it. Below: a row for each layer, a column for each head."""
-    heads_LHRS = np.asarray(maps.heads_LHRS.cpu())
-    first = max(0, len(heads_LHRS) - MOST_LAYERS)
-    shown = heads_LHRS[first:, :MOST_HEADS]
-    layers, heads = shown.shape[:2]
-    columns = max(heads, 2)
+    first = max(0, len(maps.layers_HRS) - MOST_LAYERS)
+    shown_HRS = [heads_HRS[:MOST_HEADS].cpu() for heads_HRS in maps.layers_HRS[first:]]
+    rows, columns = len(shown_HRS) + 1, max(2, *(len(heads_HRS) for heads_HRS in shown_HRS))
     figure, axes = plt.subplots(
-        layers + 1,
+        rows,
         columns,
-        figsize=(1.7 * columns, 1.8 * (layers + 1) + 0.6),
+        figsize=(1.7 * columns, 1.8 * rows + 0.6),
         squeeze=False,
         layout="constrained",
     )
@@ -37,9 +35,9 @@ def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, pa
     axes[0][0].set_title("image", fontsize=7)
     _overlay(axes[0][1], pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
     axes[0][1].set_title(f"rollout, {maps.rollout_RS.min():.1%} to {maps.rollout_RS.max():.1%}", fontsize=7)
-    for layer in range(layers):
-        for head in range(heads):
-            _overlay(axes[layer + 1][head], pixels_HWC, shown[layer, head])
+    for layer, heads_HRS in enumerate(shown_HRS):
+        for head, map_RS in enumerate(heads_HRS):
+            _overlay(axes[layer + 1][head], pixels_HWC, map_RS)
             axes[layer + 1][head].set_title(f"layer {first + layer + 1} · head {head + 1}", fontsize=7)
     figure.suptitle(f"{title}\nseen from {maps.read_from}", fontsize=9)
     save(figure, path)

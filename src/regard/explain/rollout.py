@@ -4,44 +4,54 @@
 
 A block adds what attention gathers to what was there, so half of each token comes from itself. Every Â has rows
 that sum to 1, and so has their product: row t says how much of each token of the input is in token t at the end.
+Where a Swin Transformer merges 2 × 2 patches, the new one comes from its four in equal parts.
 
-Shapes: L layers · H heads · T tokens · R × S grid of patches
+Shapes: H heads · T tokens · R × S grid of patches · E tokens that are left at the end
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from regard.explain.trace import trace
+from regard.layers.windows import WindowAttention
+from regard.models.swin import Swin
 from regard.models.vision import VisionTransformer
 
 
-def rollout(weights_LHTT: Tensor) -> Tensor:
+def rollout(layers_HTT: Iterable[Tensor]) -> Tensor:
     """How much of each input token is in each output token: [T, T], rows sum to 1."""
-    identity_TT = torch.eye(weights_LHTT.shape[-1], dtype=weights_LHTT.dtype, device=weights_LHTT.device)
-    found_TT = identity_TT
-    for weights_HTT in weights_LHTT:
-        found_TT = (0.5 * weights_HTT.mean(0) + 0.5 * identity_TT) @ found_TT
-    return found_TT
+    return reduce(lambda found_TT, next_TT: next_TT @ found_TT, map(_handed_on, layers_HTT))
+
+
+def _handed_on(weights_HTT: Tensor) -> Tensor:
+    """What a block takes from each token, one's own half included: Â, [T, T]."""
+    identity_TT = torch.eye(weights_HTT.shape[-1], dtype=weights_HTT.dtype, device=weights_HTT.device)
+    return 0.5 * weights_HTT.mean(0) + 0.5 * identity_TT
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """What a ViT looked at in one image, seen from where the class is read."""
+    """What a model looked at in one image, seen from where the class is read."""
 
     rollout_RS: Tensor
-    heads_LHRS: Tensor
+    layers_HRS: list[Tensor]  # a map for each head of each layer; a Swin's later layers have more heads, coarser grids
     read_from: str  # in words
 
 
-@torch.inference_mode()
-def attention_maps(model: VisionTransformer, image_CHW: Tensor) -> AttentionMaps:
+def attention_maps(model: VisionTransformer | Swin, image_CHW: Tensor) -> AttentionMaps:
     """Rollout and every head's attention, as maps over the patches of a scaled image."""
     traced = trace(model, lambda: model(image_CHW[None]))
-    weights_LHTT = torch.stack([found.weights_BHTS[0].float() for found in traced.values()])
+    layers_HTT = [found.weights_BHTS[0].float() for found in traced.values()]
+    return _of_windows(model, layers_HTT) if isinstance(model, Swin) else _of_tokens(model, layers_HTT)
+
+
+def _of_tokens(model: VisionTransformer, layers_HTT: list[Tensor]) -> AttentionMaps:
     before, grid = model.patches.before, model.patches.grid
     by_token = model.pooling != "mean"
     readers = slice(0, 1) if by_token else slice(before, None)
@@ -51,4 +61,22 @@ def attention_maps(model: VisionTransformer, image_CHW: Tensor) -> AttentionMaps
         return weights[..., readers, before:].mean(-2).unflatten(-1, grid)
 
     read_from = "the class token" if by_token else "the mean of all patches"
-    return AttentionMaps(over_patches(rollout(weights_LHTT)), over_patches(weights_LHTT), read_from)
+    return AttentionMaps(over_patches(rollout(layers_HTT)), [over_patches(each) for each in layers_HTT], read_from)
+
+
+def _of_windows(model: Swin, layers_HTT: list[Tensor]) -> AttentionMaps:
+    """The class of a Swin is read from the mean of its last patches."""
+    grids = [module.grid for module in model.modules() if isinstance(module, WindowAttention)]
+    found_ET = torch.eye(layers_HTT[0].shape[-1], device=layers_HTT[0].device)
+    for grid, before, weights_HEE in zip(grids, [grids[0], *grids[:-1]], layers_HTT, strict=True):
+        if grid != before:
+            found_ET = _merged(found_ET, grid)
+        found_ET = _handed_on(weights_HEE) @ found_ET
+    maps_HRS = [weights_HTT.mean(-2).unflatten(-1, grid) for weights_HTT, grid in zip(layers_HTT, grids, strict=True)]
+    return AttentionMaps(found_ET.mean(0).unflatten(0, grids[0]), maps_HRS, "the mean of all patches")
+
+
+def _merged(found_FT: Tensor, grid: tuple[int, int]) -> Tensor:
+    """What is in the patches of this grid, each made of 2 × 2 from before: [F = 4·E, T] → [E, T]."""
+    rows, columns = grid
+    return found_FT.unflatten(0, (rows, 2, columns, 2)).mean((1, 3)).flatten(0, 1)

@@ -7,6 +7,7 @@ computed inside:
     scores = Q Kᵀ / √d_k        weights = softmax(scores, where allowed)        output = weights V · W_out
 
 Additive attention is traced in the same way, as one head; its scores are vᵀ tanh(Q + K) and its values the memory.
+Attention in windows is traced over the whole grid, with no weight from window to window.
 
 Shapes: B rows · T query positions · S key positions · H heads · K key width · V value width · D model width
 """
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from regard.layers.additive import AdditiveAttention
 from regard.layers.attention import Attention
 from regard.layers.context import Context
+from regard.layers.windows import WindowAttention
 
 
 @dataclass(frozen=True)
@@ -91,15 +93,33 @@ def recompute_additive(
     )
 
 
+def recompute_windows(
+    attention: WindowAttention, x_BTD: Tensor, context: Context, fast_output_BTD: Tensor
+) -> AttentionTrace:
+    """Attention in windows written out over the grid, without cutting or rolling it."""
+    q_BHTK, k_BHTK, v_BHTK = (
+        part_BTD.unflatten(-1, (attention.heads, -1)).transpose(1, 2)
+        for part_BTD in attention.to_qkv(x_BTD).chunk(3, dim=-1)
+    )
+    q_BHTK, k_BHTK = attention.query_norm(q_BHTK), attention.key_norm(k_BHTK)
+    scores_BHTT = q_BHTK @ k_BHTK.transpose(-2, -1) / math.sqrt(q_BHTK.shape[-1]) + attention.bias_over_grid()
+    weights_BHTT = scores_BHTT.softmax(dim=-1)
+    heads_BHTK = weights_BHTT @ v_BHTK
+    output_BTD = attention.to_out(heads_BHTK.transpose(1, 2).flatten(2))
+    return AttentionTrace(q_BHTK, k_BHTK, v_BHTK, scores_BHTT, weights_BHTT, heads_BHTK, output_BTD, fast_output_BTD)
+
+
 @contextmanager
 def _watched(model: nn.Module, found: Trace, layers: Collection[str] | None) -> Iterator[None]:
     handles = []
     for name, module in model.named_modules():
-        if isinstance(module, (Attention, AdditiveAttention)) and (layers is None or name in layers):
+        if isinstance(module, (Attention, AdditiveAttention, WindowAttention)) and (layers is None or name in layers):
 
             def note(attention: nn.Module, inputs: tuple[Tensor, Context], output: Tensor, name: str = name) -> None:
                 if isinstance(attention, AdditiveAttention):
                     found[name] = recompute_additive(attention, *inputs, output)
+                elif isinstance(attention, WindowAttention):
+                    found[name] = recompute_windows(attention, *inputs, output)
                 elif isinstance(attention, Attention):
                     found[name] = recompute(attention, *inputs, output)
 

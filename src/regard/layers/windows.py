@@ -69,6 +69,16 @@ class WindowAttention(nn.Module):
         bias_HMM = self.table[self.index_MM].permute(2, 0, 1)
         return bias_HMM.masked_fill(self.apart_WMM[:, None], -torch.inf)
 
+    def bias_over_grid(self) -> Tensor:
+        """The same between all patches of the grid, −∞ also from window to window: [H, T, T]."""
+        rows, columns = self.grid
+        numbers_1RC1 = torch.arange(rows * columns, device=self.table.device).view(1, rows, columns, 1)
+        here_WM = self._cut(self._roll(numbers_1RC1, back=False), heads=1)[0, ..., 0]
+        bias_WHMM = self.bias()
+        bias_TTH = bias_WHMM.new_full((rows * columns, rows * columns, self.heads), -torch.inf)
+        bias_TTH[here_WM[:, :, None], here_WM[:, None, :]] = bias_WHMM.permute(0, 2, 3, 1)
+        return bias_TTH.permute(2, 0, 1)
+
     def _strangers(self) -> Tensor:
         """True between patches of a window that only rolling brought together: [W, M, M]."""
         down_R, right_C = (torch.arange(side) >= side - by for side, by in zip(self.grid, self.shift, strict=True))

@@ -54,6 +54,11 @@ class Swin(nn.Module):
         """Logits of the classes: [B, classes]."""
         return self.to_classes(self.dropout(self.features(images_BCHW)))
 
+    @property
+    def layers(self) -> list[nn.Module]:
+        """What makes the patches, and every block: each gives [B, T, D] of its stage."""
+        return [self.patches_norm, *(module for module in self.stages.modules() if isinstance(module, Block))]
+
     def features(self, images_BCHW: Tensor) -> Tensor:
         """What the classes are read from, one vector an image: [B, D]."""
         x_BTD = self.patches(images_BCHW).flatten(2).transpose(1, 2)

@@ -45,6 +45,11 @@ class Trunk(nn.Module):
             x_BTD = block(x_BTD, context)
         return self.norm(x_BTD)
 
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The embedding, and every block: each gives [B, T, D]."""
+        return [self.embedding, *self.blocks]
+
     def start(self, rows: int, max_length: int) -> DecoderState:
         """An empty state for so many texts of at most so many tokens."""
         like = next(self.embedding.parameters())

@@ -44,6 +44,11 @@ class VisionTransformer(nn.Module):
         return self.trunk.read(x_BTD, Context.of(None, positions_1T, causal=False))
 
     @property
+    def layers(self) -> list[nn.Module]:
+        """What makes the tokens, and every block: each gives [B, T, D]."""
+        return self.trunk.layers
+
+    @property
     def patches(self) -> PatchEmbedding:
         assert isinstance(self.trunk.embedding, PatchEmbedding)
         return self.trunk.embedding

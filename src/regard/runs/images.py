@@ -14,14 +14,12 @@ from regard import console
 from regard.config import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
 from regard.data.images import BadImage, read_image
-from regard.errors import RegardError
 from regard.evaluation.classification import Guess, beside, class_report, guesses, top_accuracy, wilson_half
 from regard.evaluation.metrics import Evaluation, Score
-from regard.evaluation.probe import means_of_layers
+from regard.evaluation.probe import features_of_layers, means_of_layers
 from regard.evaluation.support_vectors import support_vectors
 from regard.explain.confusion import draw_confusion
 from regard.explain.mistakes import draw_mistakes, worst_mistakes
-from regard.models.vision import VisionTransformer
 from regard.runs.base import Run
 from regard.tasks.classify_image import TOP, image_classifier, probabilities
 from regard.tasks.images import Scale
@@ -93,21 +91,15 @@ class ImageClassificationRun(Run):
         return Evaluation(scores, len(images), "images", outputs, details, notes)
 
     @torch.inference_mode()
-    def layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """What each layer makes of each image, the mean of its tokens: [layers + 1, N, D]; the patches first."""
-        if not isinstance(self.model, VisionTransformer):
-            raise RegardError(
-                f"The layers of '{self.folder.path}' cannot be compared.",
-                "It is a Swin Transformer, whose layers have different widths.",
-                "Choose a run without model.stages.",
-            )
+    def layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+        """What each layer makes of each image, the mean of its tokens: [N, D] of the patches, then of each block."""
         to_scale, found = self.scale.on(self.hardware.device), []
         for start in range(0, len(pixels_NHWC), IMAGES_AT_ONCE):
             part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + IMAGES_AT_ONCE]))
-            with self.hardware.autocast(), means_of_layers(self.model.trunk) as means:
+            with self.hardware.autocast(), means_of_layers(self.model.layers) as means:
                 self.model(to_scale.pixels(part_BHWC.to(self.hardware.device)))
-            found.append(torch.stack(means).float().cpu().numpy())
-        return np.concatenate(found, axis=1)
+            found.append(means)
+        return features_of_layers(found)
 
     def _images(self, files: FileList | None, split: str) -> Images:
         if files:

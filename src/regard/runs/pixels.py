@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from regard.config import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
@@ -21,7 +22,7 @@ from regard.data.pixel_batches import pixel_batch
 from regard.decoding.pixels import draw_pixels
 from regard.errors import RegardError, UsageError
 from regard.evaluation.metrics import Evaluation, Score
-from regard.evaluation.probe import means_of_layers
+from regard.evaluation.probe import features_of_layers, means_of_layers
 from regard.runs.base import Run
 from regard.tasks.pixels import PALETTE, measure, pixel_model
 
@@ -93,16 +94,16 @@ class PixelRun(Run):
         return Evaluation(scores, len(images), "images", details=details)
 
     @torch.inference_mode()
-    def layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """What each layer makes of each image, the mean of its positions: [layers + 1, N, D]; the embedding first."""
-        found: list[NDArray[np.float32]] = []
+    def layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+        """What each layer makes of each image, the mean of its positions: [N, D] of the embedding, of each block."""
+        found: list[list[Tensor]] = []
         for start in range(0, len(pixels_NHWC), self.at_once):
             codes_BT = self.palette.codes(pixels_NHWC[start : start + self.at_once])
             batch = pixel_batch(codes_BT, start=len(self.palette)).to(self.hardware.device)
-            with self.hardware.autocast(), means_of_layers(self.model.trunk) as means:
+            with self.hardware.autocast(), means_of_layers(self.model.trunk.layers) as means:
                 self.model.trunk(batch.tokens_BT)
-            found.append(torch.stack(means).float().cpu().numpy())
-        return np.concatenate(found, axis=1)
+            found.append(means)
+        return features_of_layers(found)
 
     def _drawn(self, given_NP: NDArray[np.int64], seed: int, decoding: dict[str, Any]) -> NDArray[np.uint8]:
         """Images that go on from the pixels given: [N, H, W, C]. Image n depends on the seed and n alone."""

@@ -96,7 +96,7 @@ class ImageClassificationTask:
         return figures(probabilities(model, images.pixels_NHWC, self.scale, self.hardware), images.labels_N)
 
 
-def image_classifier(config: Config, classes: int) -> nn.Module:
+def image_classifier(config: Config, classes: int) -> VisionTransformer | Swin:
     """A ViT, or, where there are stages, a Swin Transformer."""
     images = config.images
     kind = Swin if config.model.stages else VisionTransformer

@@ -12,7 +12,6 @@ from regard.errors import RegardError, UsageError
 from regard.evaluation.classification import guesses
 from regard.explain.image_maps import draw_maps
 from regard.explain.rollout import attention_maps
-from regard.models.vision import VisionTransformer
 from regard.runs.images import ImageClassificationRun
 
 
@@ -28,15 +27,11 @@ def draw_image_maps(run: Path, file: Path, output: Path, what: str, target: str,
         state = "It is a folder." if file.is_dir() else "There is no such file."
         raise RegardError(f"The image '{file}' cannot be read.", state, "Name one image.")
     model = ImageClassificationRun(run, device)
-    network = model.model
-    if not isinstance(network, VisionTransformer) or model.config.model.mixer != "attention":
-        kind = (
-            "a Swin Transformer" if model.config.model.stages else f'a model with mixer = "{model.config.model.mixer}"'
-        )
+    if model.config.model.mixer != "attention":
         raise RegardError(
             f"The attention of '{run}' cannot be drawn over an image.",
-            f"It is {kind}; rollout needs attention from every patch to every other.",
-            'Choose a ViT: a run without model.stages, with model.mixer = "attention".',
+            f'It has none: its mixer is "{model.config.model.mixer}".',
+            'Choose a run with model.mixer = "attention".',
         )
     try:
         pixels_HWC = read_image(file, model.config.images)
@@ -46,7 +41,7 @@ def draw_image_maps(run: Path, file: Path, output: Path, what: str, target: str,
     scaled_1CHW = model.scale.on(model.hardware.device).pixels(
         torch.from_numpy(pixels_HWC)[None].to(model.hardware.device)
     )
-    maps = attention_maps(network, scaled_1CHW[0])
+    maps = attention_maps(model.model, scaled_1CHW[0])
     try:
         draw_maps(pixels_HWC, maps, f"{file.name}: {guess.label}, {guess.probability:.1%}", output)
     except OSError as error:
