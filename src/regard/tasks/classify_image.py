@@ -87,9 +87,8 @@ class ImageClassificationTask:
         return self._measure(model, self.data.test)
 
     def next_commands(self) -> list[str]:
-        path, model = self.folder.path, self.config.model
+        path, drawn = self.folder.path, self.config.model.mixer == "attention"
         commands = [f"regard evaluate {path}", f"regard classify {path} {self.example}"]
-        drawn = model.mixer == "attention" and not model.stages
         return [*commands, f"regard explain {path} {self.example} -o map.png"] if drawn else commands
 
     def _measure(self, model: nn.Module, images: Images) -> dict[str, float]:
