@@ -199,6 +199,13 @@ def test_generate_completes_images(run, digit, tmp_path):
     assert width / height == pytest.approx(5 / 2, rel=0.2)  # given, kept and three samples, of two images
 
 
+def test_completions_of_many_images_make_no_strip(run, digit, tmp_path):
+    picture = tmp_path / "completed.png"
+    command("generate", run, *["--complete", digit] * 12, "--samples", 1, "-o", picture)
+    width, height = Image.open(picture).size
+    assert width / height == pytest.approx(6 / 6, rel=0.2)  # two groups of three side by side, six rows
+
+
 TEXT_ONLY = ["--prompt a", "--stop a", "--top 3", "--modes 4", "--max-tokens 9", "--min-p 0.1"]
 TEXT_ONLY += ["--repetition-penalty 2"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def draw_images(
                 for image_HWC in (given_HWC, _kept(completed_SHWC[0], rows), *completed_SHWC)
             ]
         )
-        columns: int | None = count + 2
+        side_by_side = max(1, round(math.sqrt(len(images) / (count + 2))))  # the picture about square
+        columns: int | None = side_by_side * (count + 2)
         headings = ["given", "kept", *(str(number) for number in range(1, count + 1))]
         labels: list[str] | None = headings * len(images)
         found |= {"completed": [str(path) for path in complete], "kept_rows": rows}
