@@ -88,7 +88,9 @@ def positions_heatmap(codes: ArrayLike, path: Path, title: str) -> None:
     """Position encodings: one row a position, one column a channel."""
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
     largest = float(np.abs(np.asarray(codes)).max())
-    image = axis.imshow(codes, aspect="auto", cmap="RdBu_r", interpolation="nearest", vmin=-largest, vmax=largest)
+    image = axis.imshow(
+        np.asarray(codes), aspect="auto", cmap="RdBu_r", interpolation="nearest", vmin=-largest, vmax=largest
+    )
     axis.set_xlabel("channel")
     axis.set_ylabel("position")
     axis.set_title(title, fontsize=10)
@@ -111,7 +113,7 @@ def matrix_grid(
         for place, matrix in enumerate(row):
             axis = axes[layer][place]
             largest = float(np.abs(np.asarray(matrix)).max()) or 1.0
-            axis.imshow(matrix, cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest")
+            axis.imshow(np.asarray(matrix), cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest")
             axis.set_title(f"{layers[layer]} · channel {channels[place] + 1}", fontsize=7)
             axis.tick_params(labelsize=6)
     figure.suptitle(title, fontsize=9)
@@ -119,7 +121,7 @@ def matrix_grid(
 
 
 def heat(axis: Axes, weights: ArrayLike, columns: Sequence[str], rows: Sequence[str], size: int) -> Any:
-    image = axis.imshow(weights, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
+    image = axis.imshow(np.asarray(weights), cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
     axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)
     axis.set_yticks(range(len(rows)), rows, fontsize=size)
     return image
