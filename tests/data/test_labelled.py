@@ -271,7 +271,7 @@ def test_the_fingerprint_changes_with_the_data_and_with_how_it_is_read(tmp_path)
     write(tmp_path, "a.tsv", as_tsv(EXAMPLES))
 
     def fingerprint(**values) -> str:
-        return splits(settings(tmp_path, train=["a.tsv"], **values))["train"].fingerprint()
+        return splits(settings(tmp_path, train=["a.tsv"], **values))["train"].fingerprint
 
     before = fingerprint()
     assert fingerprint(form="tsv", max_length=9) == before

@@ -363,9 +363,9 @@ def test_nothing_is_held_out_when_both_are_named(tmp_path):
 def test_the_fingerprint_stays_while_the_text_does(tmp_path):
     train = write_aligned(tmp_path)
     named = settings(tmp_path, train=train)
-    first = {name: source.fingerprint() for name, source in splits(named).items()}
+    first = {name: source.fingerprint for name, source in splits(named).items()}
     write_aligned(tmp_path)
-    assert {name: source.fingerprint() for name, source in splits(named).items()} == first
+    assert {name: source.fingerprint for name, source in splits(named).items()} == first
     assert len(set(first.values())) == 3
 
 
@@ -380,7 +380,7 @@ def test_the_fingerprint_changes_with_the_text_and_with_how_it_is_read(tmp_path)
         settings(tmp_path, train=train, bad_lines="skip"),
         settings(tmp_path, train=train, valid=train),
     ]
-    prints = {splits(way)["train"].fingerprint() for way in ways}
+    prints = {splits(way)["train"].fingerprint for way in ways}
     write_aligned(tmp_path, pairs=[("a\tb", "c\td"), ("e\tf", "g\tH")])
-    prints.add(splits(ways[0])["train"].fingerprint())
+    prints.add(splits(ways[0])["train"].fingerprint)
     assert len(prints) == len(ways) + 1

@@ -214,7 +214,7 @@ def test_the_fingerprint_changes_with_the_content_the_order_and_the_field(tmp_pa
     (tmp_path / "b.txt").write_text("two")
 
     def fingerprint(*listed: str, **settings) -> str:
-        return source(tmp_path, list(listed), **settings).fingerprint()
+        return source(tmp_path, list(listed), **settings).fingerprint
 
     seen = [
         fingerprint("a.txt"),

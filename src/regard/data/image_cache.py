@@ -71,6 +71,7 @@ class ImageSplits:
     test: Images
     classes: list[str]
     skipped: list[str]
+    fingerprints: dict[str, str]  # by split; each changes with the images, their order or their labels
 
 
 def image_splits(data: DataSettings, settings: ImageSettings) -> ImageSplits:
@@ -93,7 +94,8 @@ def image_splits(data: DataSettings, settings: ImageSettings) -> ImageSplits:
         )
     classes = sorted({label for label in whole.labels(parts["train"][1]) if label}, key=natural_order)
     splits = {split: part.images(rows, classes, SHOWN_AS[split]) for split, (part, rows) in parts.items()}
-    return ImageSplits(**splits, classes=classes, skipped=skipped)
+    fingerprints = {split: part.fingerprint(rows) for split, (part, rows) in parts.items()}
+    return ImageSplits(**splits, classes=classes, skipped=skipped, fingerprints=fingerprints)
 
 
 def labelled_images(paths: Sequence[Path], data: DataSettings, settings: ImageSettings, classes: list[str]) -> Images:
@@ -161,6 +163,12 @@ class Decoded:
         """How many images have which label."""
         numbers, counts = np.unique(self.labels_N[rows], return_counts=True)
         return Counter({self.label_names[number]: int(count) for number, count in zip(numbers, counts, strict=True)})
+
+    def fingerprint(self, rows: slice) -> str:
+        """Of the files' contents, which places are hashes of, and of the labels by name."""
+        digest = hashlib.sha256(self.places_N[rows].tobytes())
+        digest.update(json.dumps([self.label_names[number] for number in self.labels_N[rows]]).encode())
+        return digest.hexdigest()
 
     def images(self, rows: slice, classes: list[str], split: str) -> Images:
         """A part of these images, with labels by these classes; without classes, labels count for nothing."""

@@ -14,6 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -55,6 +56,7 @@ class LabelledSource:
                 if self.division is None or which_split(example.text, self.division[1], self.division[0]) == self.name:
                     yield example
 
+    @cached_property
     def fingerprint(self) -> str:
         """Changes when the examples change."""
         data = self.settings

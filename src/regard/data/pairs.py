@@ -10,7 +10,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,6 +49,7 @@ class PairSource:
             else:
                 yield from read_tsv(paths[0], self.settings.columns, self.settings.bad_lines)
 
+    @cached_property
     def fingerprint(self) -> str:
         """Changes when the pairs change."""
         # The same files in other groups are other pairs: two aligned files, or two TSVs.

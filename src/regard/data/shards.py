@@ -112,7 +112,7 @@ def tokenise(
     progress: Callable[[int], None] = lambda done: None,
 ) -> PairShards:
     """The shards of these pairs: from the cache where they are whole, else made now."""
-    parts = [FORMAT, pairs.fingerprint(), *(tokenizer.to_json() for tokenizer in tokenizers)]
+    parts = [FORMAT, pairs.fingerprint, *(tokenizer.to_json() for tokenizer in tokenizers)]
     sides = dict(zip(SIDES, tokenizers, strict=True))
     folder = kept(cache, parts, lambda place: _write_sides(place, sides, not_empty(pairs), progress))
     return PairShards(*(_read_side(folder, side, tokenizer) for side, tokenizer in sides.items()))
@@ -122,7 +122,7 @@ def tokenise_labelled(
     examples: LabelledSource, tokenizer: TextTokenizer, classes: Sequence[str], cache: Path
 ) -> LabelledShards:
     """The shards of labelled texts; a label that is none of the classes is an error."""
-    parts = [FORMAT, "labelled", examples.fingerprint(), json.dumps(classes), tokenizer.to_json()]
+    parts = [FORMAT, "labelled", examples.fingerprint, json.dumps(classes), tokenizer.to_json()]
     number_of = {name: number for number, name in enumerate(classes)}
 
     def write(place: Path) -> None:
@@ -153,7 +153,7 @@ def tokenise_text(text: TextSource, tokenizer: TextTokenizer, cache: Path, start
 
     A text that is one document alone has no <end>: nothing comes after it.
     """
-    parts = [FORMAT, "starts" if starts else "text", text.fingerprint(), tokenizer.to_json()]
+    parts = [FORMAT, "starts" if starts else "text", text.fingerprint, tokenizer.to_json()]
     folder = kept(cache, parts, lambda place: _write_text(place, text, tokenizer, starts))
     return read_ids(folder / "text.ids", tokenizer)
 

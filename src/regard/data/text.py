@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from regard.config import DataSettings, FileList
@@ -64,6 +65,7 @@ class TextSource:
                     f"Cannot read '{path}'.", f"{error}", "Check the file; a .gz must be whole."
                 ) from None
 
+    @cached_property
     def fingerprint(self) -> str:
         """Changes when the text changes, or how it is read."""
         parts = [self.field, *(f"{sha256(path)} {_is_json(path)}" for path in self.paths)]

@@ -20,6 +20,7 @@ from regard.explain.confusion import draw_confusion
 from regard.models.classifier import Classifier
 from regard.runs.base import Run
 from regard.tasks.classify import probabilities
+from regard.tasks.same_data import notice_change
 
 
 class ClassificationRun(Run):
@@ -51,6 +52,8 @@ class ClassificationRun(Run):
         if files:
             names = [str(Path(name).resolve()) for name in files if isinstance(name, str)]
             source = LabelledSource.of("test", self.config.data.model_copy(update={"test": names}))
+        else:
+            notice_change(self.folder, {split: source.fingerprint}, split)
         texts = tokenise_labelled(source, self.tokenizer, self.classes, cache_folder(self.config.data.cache))
         if not len(texts):
             raise RegardError("There is nothing to score.", f"The {split} data has no text.", "Name another file.")

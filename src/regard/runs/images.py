@@ -14,6 +14,7 @@ from regard import console
 from regard.config import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
 from regard.data.images import BadImage, read_image
+from regard.errors import RegardError
 from regard.evaluation.classification import Guess, beside, class_report, guesses, top_accuracy, wilson_half
 from regard.evaluation.metrics import Evaluation, Score
 from regard.evaluation.probe import features_of_layers, means_of_layers
@@ -23,6 +24,7 @@ from regard.explain.mistakes import draw_mistakes, worst_mistakes
 from regard.runs.base import Run
 from regard.tasks.classify_image import TOP, image_classifier, probabilities
 from regard.tasks.images import Scale
+from regard.tasks.same_data import notice_change
 
 IMAGES_AT_ONCE = 512  # read and classified together
 
@@ -105,7 +107,15 @@ class ImageClassificationRun(Run):
         if files:
             paths = [Path(str(name)).resolve() for name in files]
             return labelled_images(paths, self.config.data, self.config.images, self.classes)
-        found: Images = getattr(self.splits(), split)
+        splits = self.splits()
+        notice_change(self.folder, splits.fingerprints, split)
+        if splits.classes != self.classes:
+            raise RegardError(
+                f"The classes of the images are not those of '{self.folder.path}' any more.",
+                f"They are now {', '.join(splits.classes[:20])}; the run knows {', '.join(self.classes[:20])}.",
+                "Restore the images, or name others: regard evaluate RUN FOLDER.",
+            )
+        found: Images = getattr(splits, split)
         return found
 
 

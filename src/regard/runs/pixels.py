@@ -25,6 +25,7 @@ from regard.evaluation.metrics import Evaluation, Score
 from regard.evaluation.probe import features_of_layers, means_of_layers
 from regard.runs.base import Run
 from regard.tasks.pixels import PALETTE, measure, pixel_model
+from regard.tasks.same_data import notice_change
 
 PIXELS_AT_ONCE = 65_536  # of all images that are drawn, or read, side by side
 MOST_SAMPLES = 10_000
@@ -137,7 +138,9 @@ class PixelRun(Run):
             paths = [Path(str(name)).resolve() for name in files]
             named = ", ".join(path.name for path in paths)
             return labelled_images(paths, self.config.data, self.config.images, classes=[]), named  # of any class
-        found: Images = getattr(self.splits(), split)
+        splits = self.splits()
+        notice_change(self.folder, splits.fingerprints, split)
+        found: Images = getattr(splits, split)
         return found, split
 
 

@@ -14,7 +14,8 @@ from regard.data.text import TextSource
 from regard.errors import RegardError
 from regard.evaluation.metrics import Evaluation, Score
 from regard.runs.base import Run
-from regard.tasks.running_text import divide
+from regard.tasks.running_text import divide, fingerprints
+from regard.tasks.same_data import notice_change
 
 
 class TextRun(Run):
@@ -46,7 +47,9 @@ class TextRun(Run):
             names = [name for item in files for name in ([item] if isinstance(item, str) else item)]
             source = TextSource.of(names, data.model_copy(update={"root": "."}))
             return tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.starts), ", ".join(names)
-        parts = divide(self.config, TextSource.of(data.text, data), self.tokenizer, self.starts)
+        text = TextSource.of(data.text, data)
+        notice_change(self.folder, fingerprints(self.config, text), split)
+        parts = divide(self.config, text, self.tokenizer, self.starts)
         if split == "valid" or not len(parts.test):
             return parts.valid, "valid"
         return parts.test, "test"

@@ -12,6 +12,7 @@ from regard.decoding.translate import Translation, Translator
 from regard.errors import RegardError
 from regard.evaluation.metrics import Evaluation
 from regard.runs.base import Run
+from regard.tasks.same_data import notice_change
 from regard.tasks.translate import Tokenizers, build, evaluate, make_translator
 
 
@@ -63,6 +64,7 @@ class TranslationRun(Run):
             source = PairSource("test", self.config.data.model_copy(update={"sample": ""}), groups)
         else:
             source = splits(self.config.data)[split]
+            notice_change(self.folder, {split: source.fingerprint}, split)
         pairs = list(not_empty(source))
         if not pairs:
             raise RegardError(

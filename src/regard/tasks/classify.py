@@ -24,6 +24,7 @@ from regard.evaluation.classification import accuracy, macro_f1
 from regard.hardware import Hardware
 from regard.models.classifier import Classifier
 from regard.tasks.common import draw_curves
+from regard.tasks.same_data import remember_data
 from regard.training.folder import RunFolder
 from regard.training.loss import training_loss
 
@@ -40,6 +41,7 @@ class PreparedLabelled:
 def prepare(config: Config, folder: RunFolder) -> PreparedLabelled:
     """Read and check all data; learn the tokenizer where the run has none yet."""
     sources = splits(config.data)
+    remember_data(folder, {name: source.fingerprint for name, source in sources.items()})
     classes = labels_of(sources["train"])
     folder.write_json("labels.json", classes)
     path = folder.path / "tokenizer.json"

@@ -14,6 +14,7 @@ from regard.config import Config
 from regard.data.image_cache import Images, ImageSplits, image_splits, left_out
 from regard.errors import RegardError
 from regard.explain.image_grid import save_image
+from regard.tasks.same_data import remember_data
 from regard.training.folder import RunFolder
 
 MEASURED = 20_000  # images from which mean and deviation are taken
@@ -70,6 +71,7 @@ class Scaled:
 def prepare_images(config: Config, folder: RunFolder) -> ImageSplits:
     """Train, valid and test; what could not be read is left out, counted and named in the run folder."""
     found = image_splits(config.data, config.images)
+    remember_data(folder, found.fingerprints)
     if found.skipped:
         folder.write_text("skipped_images.txt", "".join(line + "\n" for line in found.skipped))
         console.warn(f"{left_out(found.skipped)}. All are named in the run's skipped_images.txt.")

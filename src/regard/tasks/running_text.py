@@ -21,6 +21,7 @@ from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError
 from regard.hardware import Hardware
 from regard.tasks.common import draw_curves
+from regard.tasks.same_data import remember_data
 from regard.training.folder import RunFolder
 from regard.training.loss import training_loss
 
@@ -44,6 +45,7 @@ def prepare(config: Config, folder: RunFolder, starts: bool = False) -> Prepared
     With `starts`, every document begins with <start>.
     """
     text = TextSource.of(config.data.text, config.data)
+    remember_data(folder, fingerprints(config, text))
     path = folder.path / "tokenizer.json"
     if path.exists():
         tokenizer = TextTokenizer.load(path)
@@ -64,6 +66,13 @@ def prepare(config: Config, folder: RunFolder, starts: bool = False) -> Prepared
             "Add text, raise data.held_out, or name a file in data.valid.",
         )
     return data
+
+
+def fingerprints(config: Config, text: TextSource) -> dict[str, str]:
+    """Of the files of each split; those that are the last parts of the text change with it."""
+    listed = {name: getattr(config.data, name) for name in ("valid", "test")}
+    held_out = {name: TextSource.of(names, config.data) if names else text for name, names in listed.items()}
+    return {name: source.fingerprint for name, source in ({"train": text} | held_out).items()}
 
 
 def learn_tokenizer(config: Config, text: TextSource) -> TextTokenizer:

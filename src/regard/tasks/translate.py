@@ -26,6 +26,7 @@ from regard.evaluation.metrics import bleu, translation_scores
 from regard.hardware import Hardware
 from regard.models.seq2seq import Seq2Seq
 from regard.tasks.common import draw_curves
+from regard.tasks.same_data import remember_data
 from regard.training.folder import RunFolder
 from regard.training.loss import cross_entropy, training_loss
 
@@ -74,6 +75,7 @@ class PreparedPairs:
 def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
     """Read and check all data; learn the tokenizers where the run has none yet."""
     sources = splits(config.data)
+    remember_data(folder, {name: source.fingerprint for name, source in sources.items()})
     tokenizers = Tokenizers.load(folder.path)
     if tokenizers is None:
         tokenizers = learn_tokenizers(config, sources["train"])

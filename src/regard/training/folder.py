@@ -1,7 +1,7 @@
 """The run folder: what a training leaves behind, and the only thing the other verbs read.
 
 config.toml  config.json  tokenizer.json  model.safetensors  metrics.jsonl  summary.json
-environment.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
+environment.json  data.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
 """
 
 from __future__ import annotations
