@@ -13,7 +13,9 @@ import numpy as np
 
 from regard.config import Config, SystemSettings
 from regard.data import labelled
+from regard.data.idx_files import is_idx_name
 from regard.data.image_cache import image_splits, left_out, must_have_classes
+from regard.data.images import files_below, is_image_name
 from regard.data.pairs import splits
 from regard.data.shards import cache_folder
 from regard.data.survey import survey
@@ -38,7 +40,8 @@ def examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[st
         }
     }
     if not recipe and data is not None:
-        recipe, overrides = "starter", [*_files_in(data), *overrides]
+        recipe, named = _recipe_for(data)
+        overrides = [*named, *overrides]
     if recipe:
         config = read_recipe(recipe, overrides, data)
         found["task"] = config.task
@@ -57,7 +60,14 @@ def examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[st
     return found
 
 
-def _files_in(folder: Path) -> list[str]:
+def _recipe_for(folder: Path) -> tuple[str, list[str]]:
+    """A recipe for what lies in a folder, images or sentence pairs, and settings that name it."""
+    if any(is_image_name(path.name) or is_idx_name(path.name) for path in files_below(folder)):
+        return "digits", ['data.sample=""', "data.images=.", "images.size=32", "images.colour=true"]
+    return "starter", _pairs_in(folder)
+
+
+def _pairs_in(folder: Path) -> list[str]:
     """Settings that name the data of a folder, going by the files' names: train.en and train.de, val.en …"""
     found = []
     for split, begins in {"train": ("train",), "valid": ("val", "dev"), "test": ("test",)}.items():
@@ -74,8 +84,8 @@ def _files_in(folder: Path) -> list[str]:
             found.append(f"data.{split}={json.dumps(same_set)}")
     if not any(setting.startswith("data.train=") for setting in found):
         raise UsageError(
-            f"No training files are found in '{folder}'.",
-            "Two files such as train.en and train.de are looked for, or one train.tsv.",
+            f"No training data is found in '{folder}'.",
+            "Two files such as train.en and train.de are looked for, one train.tsv, or images.",
             "Name a recipe: regard doctor mine.toml",
         )
     return found
