@@ -43,7 +43,13 @@ def train(
         config = taking_over(config, changes)
     if resume and _is_run(recipe):
         out = out or recipe
-    place = Path(out) if out else Path("runs") / (config.recipe if _is_run(recipe) else Path(recipe).stem)
+    elif _is_run(recipe) and not out:
+        raise UsageError(
+            f"'{recipe}' is a run.",
+            "A run is never overwritten.",
+            "Add --resume to go on with it, or --out DIR to train another with its settings.",
+        )
+    place = Path(out) if out else Path("runs") / Path(recipe).stem
     if resume and _is_run(place):
         folder = RunFolder.open(place)
         config = _same_run(folder.read_config(), config, moved=data is not None)
@@ -158,7 +164,9 @@ def taking_over(config: Config, overrides: Iterable[str] = ()) -> Config:
     if taken:
         more = f" and {len(taken) - SHOWN:,} more" if len(taken) > SHOWN else ""
         console.say(f"As in '{place}', not as in the recipe: {', '.join(taken[:SHOWN])}{more}.")
-    return validate(tree)
+    # Without the other run it is checked as a whole, now that the model is known.
+    alone = validate(tree | {"training": tree["training"] | {"start_from": ""}})
+    return alone.model_copy(update={"training": alone.training.model_copy(update={"start_from": str(place)})})
 
 
 def _is_run(path: str | Path) -> bool:

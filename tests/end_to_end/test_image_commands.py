@@ -55,8 +55,10 @@ def test_classify_without_a_readable_image_says_what_to_do(image_classifier, arg
 def test_evaluate_prints_scores_and_writes_labels(image_classifier, tmp_path: Path) -> None:
     shown = regard("evaluate", image_classifier.folder.path, "-o", tmp_path / "labels.txt")
     assert "accuracy" in shown.stdout and "support vectors" in shown.stdout and "mistakes.png" in shown.stdout
-    assert (tmp_path / "labels.txt").read_text().splitlines().count("down") == 20
+    labels = [line.split("\t") for line in (tmp_path / "labels.txt").read_text().splitlines()]
+    assert len(labels) == 60 and all(label in name for name, label in labels)  # test/down/200.png → down
     quick = json.loads(regard("evaluate", image_classifier.folder.path, "--no-baselines", "--json").stdout)
+    assert {score["name"] for score in quick["scores"]} == quick["metrics"].keys()
     assert quick["images"] == 60 and "baselines" not in quick
 
 
@@ -72,8 +74,9 @@ def test_explain_draws_a_map_and_gives_its_numbers(image_classifier, tmp_path: P
 
 def test_explain_says_what_it_cannot_draw(image_classifier, pictures: Path, tmp_path: Path) -> None:
     image = pictures / "test" / "down" / "200.png"
-    for arguments in ([image, "--what", "alignment"], [image, "--target", "x"]):
-        assert len(regard("explain", image_classifier.folder.path, *arguments, code=2).error) == 3
+    for arguments in ([image, "--what", "alignment"], [image, "--target", "x"], ["--what", "positions"]):
+        error = regard("explain", image_classifier.folder.path, *arguments, code=2).error
+        assert len(error) == 3 and "is not for images" in error[0]
     for arguments in (["missing.png"], [pictures]):
         assert len(regard("explain", image_classifier.folder.path, *arguments, code=1, cwd=tmp_path).error) == 3
 
@@ -94,6 +97,21 @@ def test_a_swin_is_explained_and_probed_too(pictures: Path, tmp_path: Path) -> N
         assert picture.width > picture.height  # three rows, four heads in the last
     layers = json.loads(regard("probe", "swin", "--json", cwd=tmp_path).stdout)["layers"]
     assert [layer["layer"] for layer in layers] == [0, 1, 2]
+
+
+def test_probe_finds_images_that_have_moved(pictures: Path, tmp_path: Path) -> None:
+    shutil.copytree(pictures, tmp_path / "here")
+    few = ["training.steps=2", "training.validate_every=2", "data.images=.", "--data", "here", "--out", "run"]
+    regard("train", "digits", *TINY_IMAGES, *few, cwd=tmp_path)
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert "missing" in regard("probe", "run", code=1, cwd=tmp_path).stderr
+    assert json.loads(regard("probe", "run", "--data", "there", "--json", cwd=tmp_path).stdout)["test_images"] == 60
+
+
+def test_names_with_tabs_leave_a_line_in_its_columns(image_classifier, tmp_path: Path) -> None:
+    Image.fromarray(stripes("down", 220, 1)).save(tmp_path / "a\tb.png")
+    [line] = regard("classify", image_classifier.folder.path, tmp_path / "a\tb.png", "--top", "1").stdout.splitlines()
+    assert len(line.split("\t")) == 3
 
 
 def test_probe_scores_each_layer_of_a_classifier(image_classifier, tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 
 from regard.errors import RegardError
-from regard.evaluation.classification import accuracy, class_report, confusion, macro_f1, wilson_half
+from regard.evaluation.classification import accuracy, class_report, confusion, macro_f1, wilson
 
 
 def drawn(seed: int, classes: int, true_of: int, predicted_of: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,15 +70,17 @@ def test_the_scores_are_named_and_say_how_they_were_measured():
 
 def test_the_interval_is_wilsons():
     """Newcombe, 1998, table I: 81 of 263 gives 0.2553 to 0.3662; 0 of 20 gives 0 to 0.1611."""
-    assert wilson_half(81, 263) == pytest.approx((0.3662 - 0.2553) / 2, abs=1e-4)
-    assert wilson_half(0, 20) == pytest.approx(0.1611 / 2, abs=1e-4)
-    assert class_report([0] * 20, [1] * 20, ["a", "b"]).accuracy.interval == pytest.approx(100 * 0.1611 / 2, abs=1e-2)
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert wilson(0, 20) == pytest.approx((0, 0.1611), abs=1e-4)
+    assert class_report([0] * 20, [1] * 20, ["a", "b"]).accuracy.interval == pytest.approx((0, 16.11), abs=1e-2)
+    for correct, total in ((601, 606), (606, 606), (1, 3)):
+        theirs = stats.binomtest(correct, total).proportion_ci(method="wilson")
+        assert wilson(correct, total) == pytest.approx((theirs.low, theirs.high), abs=1e-6)
 
 
 def test_the_report_becomes_json():
     tree = json.loads(json.dumps(class_report([0, 1, 1], [0, 1, 0], ["a", "b"]).to_json()))
     assert tree["confusion"] == [[1, 0], [1, 1]]
-    assert tree["scores"][0]["value"] == pytest.approx(200 / 3)
     assert tree["classes"][1] == pytest.approx(
         {"label": "b", "precision": 100.0, "recall": 50.0, "f1": 200 / 3, "count": 2}
     )

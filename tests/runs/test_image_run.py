@@ -185,11 +185,44 @@ def test_a_run_starts_from_another_at_another_resolution_with_other_classes(
     )
 
 
+def test_what_fits_is_judged_by_the_patches_of_the_run_that_is_started_from(tmp_path: Path) -> None:
+    few = ["training.steps=1", "training.validate_every=1", "training.warmup=0", "training.images_per_batch=8"]
+    small = [setting for setting in TINY_IMAGES if setting.startswith("model.")]
+    thirds = regard.train("digits", *small, *few, "model.patch=3", "images.size=9", out=tmp_path / "thirds")
+    tuned = regard.train("digits", *few, "images.size=15", start_from=thirds, out=tmp_path / "tuned")
+    assert regard.load(tuned).model.patches.grid == (5, 5)
+    assert regard.load(tuned).config.training.start_from == str(thirds)
+    with pytest.raises(UsageError, match="do not fit together") as caught:
+        regard.train("digits", *few, "images.size=16", start_from=thirds, out=tmp_path / "other")
+    assert "3 x 3" in caught.value.why
+
+
 def test_only_an_image_classifier_can_be_started_from(image_classifier, classifier, pictures, tmp_path) -> None:
     with pytest.raises(UsageError, match="cannot be started from"):
         regard.train("digits", start_from=classifier.folder.path, out=tmp_path / "run")
     with pytest.raises(UsageError, match=r"model.width cannot be chosen"):
         regard.train("digits", "model.width=64", start_from=image_classifier.folder.path, out=tmp_path / "run")
+
+
+# ---------------------------------------------------------------- from Python
+
+
+def test_pixels_can_be_classified_as_well_as_files(image_classifier: ImageClassificationRun, pictures: Path) -> None:
+    path = pictures / "test" / "down" / "200.png"
+    pixels = np.asarray(Image.open(path))
+    [from_file], [from_pixels] = image_classifier.classify(str(path)), image_classifier.classify([pixels])
+    assert from_file == from_pixels
+
+
+def test_examples_have_the_names_of_their_classes(tmp_path: Path) -> None:
+    for number, name in enumerate(("red car", "red-car", "ß", "…")):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for shade in range(12):
+            Image.fromarray(stripes("down", 10 * shade + number, 0)).save(tmp_path / "data" / name / f"{shade}.png")
+    few = ["training.steps=1", "training.validate_every=1", "data.held_out_test=0.4"]
+    run = regard.train("digits", *TINY_IMAGES, *few, f"data.images={tmp_path / 'data'}", out=tmp_path / "run")
+    names = {path.name for path in (run / "samples").iterdir()}
+    assert names == {"red-car.png", "class-2.png", "ß.png", "class-4.png"}
 
 
 # ---------------------------------------------------------------- inside

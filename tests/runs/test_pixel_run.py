@@ -7,6 +7,7 @@ from PIL import Image
 
 import regard
 from regard.errors import RegardError, UsageError
+from regard.explain.image_grid import save_image
 from regard.runs.pixels import PixelRun
 
 SETTINGS = ["model.layers=2", "model.width=48", "model.heads=2", "model.feedforward=96", "model.dropout=0.0"]
@@ -56,6 +57,12 @@ def test_a_completion_keeps_the_rows_that_it_was_given_and_draws_the_rest(run, k
         assert (samples[:, :rows] == image[:rows]).all()  # 17 greys are all that digits have
     if rows < 7:  # a last row may well come out the same
         assert all(len({sample.tobytes() for sample in samples}) > 1 for samples in found)
+
+
+def test_one_file_alone_can_be_completed(run, tmp_path):
+    image = run.splits().test.pixels_NHWC[0]
+    save_image(np.array(image), tmp_path / "one.png")
+    assert (run.complete(str(tmp_path / "one.png"), samples=2) == run.complete([image], samples=2)).all()
 
 
 def test_a_completion_follows_from_what_was_kept(run):

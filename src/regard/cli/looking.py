@@ -30,6 +30,15 @@ def explain(
     Of an image classifier: regard explain RUN image.png -o map.png draws where it looked: attention rollout over the
     image, and every head of every layer.
     """
+    from regard.training.folder import RunFolder
+
+    of_an_image = RunFolder.open(run).read_config().task == "classify-image"
+    if of_an_image and (what not in ("attention", "toeplitz") or target):
+        raise UsageError(
+            f"--{'target' if target else f'what {what}'} is not for images.",
+            "Of an image, rollout and the attention of every head are drawn.",
+            "Leave it out.",
+        )
     if what not in ("positions", "toeplitz") and not text.strip():
         raise UsageError(
             "A sentence, or an image, is missing.", f"'{what}' is drawn for one.", 'Add it: "A dog sleeps.", or dog.png'
@@ -58,6 +67,9 @@ def probe(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The picture to write.", show_default="RUN/plots/probe.png")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the run's own images are now, if they have moved.", show_default=False)
+    ] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -75,7 +87,7 @@ def probe(
     must_be(run, "pixels", "classify-image")
     from regard.verbs.probe import probe_layers, table
 
-    show(probe_layers(run, train, test, output, device), as_json, table)
+    show(probe_layers(run, train, test, output, data, device), as_json, table)
 
 
 @app.command()

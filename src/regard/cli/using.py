@@ -75,7 +75,7 @@ def evaluate(
     def report(content: dict[str, Any]) -> str:
         lines = []
         for score in found.scores:
-            spread = f" ± {score.interval:.2f}" if score.interval is not None else ""
+            spread = " ({:.2f} to {:.2f})".format(*score.interval) if score.interval is not None else ""
             lines.append(
                 f"{score.name:<15} {score.value:8.{4 if score.name in FINE else 2}f}{spread}   {score.signature}"
             )

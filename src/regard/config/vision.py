@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from regard.config.data import ImageSettings
@@ -12,6 +13,15 @@ if TYPE_CHECKING:
 
 
 MOST_TOKENS = 65_536
+SWIN = {
+    "pooling": "mean",
+    "registers": 0,
+    "mixer": "attention",
+    "positions": "none",
+    "key_value_heads": 0,
+    "key_width": 0,
+    "value_width": 0,
+}
 
 
 def patches(images: ImageSettings, model: ModelSettings) -> int:
@@ -22,7 +32,7 @@ def patches(images: ImageSettings, model: ModelSettings) -> int:
 
 def images_agree(config: Config) -> None:
     """A clear error for the first pair of settings that do not fit."""
-    training, images, model, data = config.training, config.images, config.model, config.data
+    training, images, data = config.training, config.images, config.data
     if training.images_per_batch < training.micro_batches:
         raise ValueError(
             f"training.micro_batches = {training.micro_batches}, but a batch has only {training.images_per_batch} "
@@ -35,11 +45,20 @@ def images_agree(config: Config) -> None:
         )
     if data.held_out + (data.held_out_test or data.held_out) >= 1:
         raise ValueError("data.held_out and data.held_out_test leave nothing to train on; lower one of them")
+    if config.augmentation.mixup and config.augmentation.cutmix and not config.augmentation.mix:
+        raise ValueError("augmentation.mix = 0 leaves mixup and cutmix without effect; raise it, or set both to 0")
     if config.augmentation.crop >= min(images.height, images.width):
         raise ValueError(
             f"augmentation.crop = {config.augmentation.crop} would cut images of {images.height} x {images.width} "
             "away; use an eighth of a side or so"
         )
+    if not training.start_from:  # else it has the model of another run, and is checked when that is known
+        _tokens_fit(config)
+
+
+def _tokens_fit(config: Config) -> None:
+    """An image can be cut into the tokens of the model, and there are not too many."""
+    images, model = config.images, config.model
     name, tokens = config.row
     if tokens > MOST_TOKENS:
         larger = "model.patch" if config.task == "classify-image" else ""
@@ -55,8 +74,6 @@ def images_agree(config: Config) -> None:
         return
     if model.pooling == "last":
         raise ValueError('model.pooling = "last" is for texts; use "first" (a class token), "mean" or "both"')
-    if config.augmentation.mixup and config.augmentation.cutmix and not config.augmentation.mix:
-        raise ValueError("augmentation.mix = 0 leaves mixup and cutmix without effect; raise it, or set both to 0")
     if images.height % model.patch_height or images.width % model.patch_width:
         raise ValueError(
             f"images of {images.height} x {images.width} cannot be cut into patches of {model.patch_height} x "
@@ -73,16 +90,12 @@ def images_agree(config: Config) -> None:
 
 def _windows_fit(images: ImageSettings, model: ModelSettings) -> None:
     """Swin: every stage's grid is cut into windows, and halved for the next."""
-    if model.pooling != "mean" or model.registers or model.mixer != "attention":
-        raise ValueError(
-            'model.stages (Swin) has windows of patches and nothing beside them; use model.pooling = "mean", '
-            'model.registers = 0 and model.mixer = "attention"'
-        )
-    if model.key_value_heads or model.key_width or model.value_width or model.positions != "none":
-        raise ValueError(
-            "model.stages (Swin) learns a bias for each distance in a window, with heads of equal width; use "
-            'model.positions = "none", and leave model.key_value_heads, key_width and value_width at 0'
-        )
+    for name, value in SWIN.items():
+        if getattr(model, name) != value:
+            raise ValueError(
+                "model.stages (Swin) has patches in windows and nothing beside them, a bias for each distance in a "
+                f"window, and heads of equal width; use model.{name} = {json.dumps(value)}"
+            )
     sides = [images.height // model.patch_height, images.width // model.patch_width]
     for stage in range(len(model.stages)):
         for side in sides:

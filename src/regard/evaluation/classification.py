@@ -47,7 +47,6 @@ class ClassReport:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "scores": [score.to_json() for score in self.scores],
             "classes": [asdict(score) for score in self.classes],
             "confusion": self.counts_CC.tolist(),
         }
@@ -107,7 +106,7 @@ def class_report(true_N: ArrayLike, predicted_N: ArrayLike, labels: Sequence[str
     precision_C, recall_C, f1_C = _precision_recall_f1(counts_CC)
     occurs_C = _occurs(counts_CC)
     return ClassReport(
-        Score("accuracy", 100 * correct / total, 100 * wilson_half(correct, total), f"n:{total}|interval:wilson95"),
+        share_score("accuracy", correct, total),
         Score("macro_f1", float(f1_C[occurs_C].mean()), None, f"n:{total}|classes:{int(occurs_C.sum())}"),
         tuple(
             ClassScore(label, float(precision_C[n]), float(recall_C[n]), float(f1_C[n]), int(counts_CC[n].sum()))
@@ -142,13 +141,22 @@ def confusion(true_N: ArrayLike, predicted_N: ArrayLike, classes: int) -> NDArra
     return counts_CC
 
 
-def wilson_half(correct: int, total: int) -> float:
-    """Half the width of Wilson's 95 % interval of a share; unlike ±1.96 σ it is honest near 0 and 1.
+def share_score(name: str, correct: int, total: int) -> Score:
+    """So many of so many, in percent."""
+    low, high = wilson(correct, total)
+    return Score(name, 100 * correct / total, (100 * low, 100 * high), f"n:{total}|interval:wilson95")
 
-    z / (1 + z²/n) · √( p (1 - p) / n + z² / 4n² )
+
+def wilson(correct: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; unlike ±1.96 σ it is honest near 0 and 1.
+
+    ( p + z²/2n ± z √( p (1 - p) / n + z² / 4n² ) ) / (1 + z²/n)
     """
     share, z = correct / total, NORMAL_95
-    return z / (1 + z**2 / total) * float(np.sqrt(share * (1 - share) / total + z**2 / (4 * total**2)))
+    middle = share + z**2 / (2 * total)
+    half = z * float(np.sqrt(share * (1 - share) / total + z**2 / (4 * total**2)))
+    low, high = ((middle + side) / (1 + z**2 / total) for side in (-half, half))
+    return max(0.0, low), min(1.0, high)
 
 
 def _precision_recall_f1(counts_CC: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -15,11 +15,11 @@ METRICS: dict[str, Callable[[], Any]] = {"bleu": BLEU, "bleu_lowercase": lambda:
 
 @dataclass(frozen=True)
 class Score:
-    """A score, and how far it may move with another test set of the same kind (95 %)."""
+    """A score, and the interval in which it lies with another test set of the same kind (95 %)."""
 
     name: str
     value: float
-    interval: float | None
+    interval: tuple[float, float] | None  # lowest and highest
     signature: str
 
     def to_json(self) -> dict[str, Any]:
@@ -51,12 +51,16 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str], boo
         samples = BOOTSTRAP_SAMPLES if bootstrap and len(hypotheses) > 1 else 1
         try:
             result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples)
-            interval = float(result._ci) if samples > 1 else None
+            interval = _around(result._mean, result._ci) if samples > 1 else None
         except TypeError:  # sacreBLEU cannot average when some samples score nothing at all
             metric = make()
             result, interval = metric.corpus_score(list(hypotheses), [list(references)]), None
         scores.append(Score(name, float(result.score), interval, str(metric.get_signature())))
     return scores
+
+
+def _around(mean: Any, half: Any) -> tuple[float, float]:
+    return float(mean - half), float(mean + half)
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from regard import console
 from regard.config import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
-from regard.data.images import BadImage, read_image
+from regard.data.images import BadImage, fit_pixels, read_image
 from regard.errors import RegardError
-from regard.evaluation.classification import Guess, beside, class_report, guesses, top_accuracy, wilson_half
+from regard.evaluation.classification import Guess, beside, class_report, guesses, share_score, top_accuracy
 from regard.evaluation.metrics import Evaluation, Score
 from regard.evaluation.probe import features_of_layers, means_of_layers
 from regard.evaluation.support_vectors import support_vectors
@@ -38,14 +38,14 @@ class ImageClassificationRun(Run):
         self.scale = Scale.of_run(path)
         self.model = self._load(image_classifier(self.config, len(self.classes)))
 
-    def classify(self, images: Sequence[Path | str] | Path | str) -> list[Guess | str]:
-        """The class of each image file; where one cannot be read, a text that says why."""
+    def classify(self, images: Sequence[NDArray[np.uint8] | Path | str] | Path | str) -> list[Guess | str]:
+        """The class of each image, a file or [H, W] or [H, W, C]; where one cannot be read, a text that says why."""
         images = [images] if isinstance(images, Path | str) else images
         found: list[Guess | str] = []
         pixels = []
-        for path in images:
+        for image in images:
             try:
-                pixels.append(read_image(Path(path), self.config.images))
+                pixels.append(self._read(image))
                 found.append("")
             except BadImage as error:
                 found.append(error.reason)
@@ -53,6 +53,10 @@ class ImageClassificationRun(Run):
             return found
         good = iter(guesses(self.probabilities(np.stack(pixels)), self.classes))
         return [reason or next(good) for reason in found]
+
+    def _read(self, image: NDArray[np.uint8] | Path | str) -> NDArray[np.uint8]:
+        size = self.config.images
+        return read_image(Path(image), size) if isinstance(image, Path | str) else fit_pixels(image, size)
 
     def probabilities(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Of every class for every image: [N, K]."""
@@ -89,7 +93,8 @@ class ImageClassificationRun(Run):
                 baseline = support_vectors(train, images, len(self.classes))
             details["baselines"] = [baseline.to_json()]
             notes = [*beside("On the raw pixels of the same images:", [baseline], report), "", *notes]
-        outputs = [self.classes[number] for number in found_NK.argmax(-1)]
+        found_N = found_NK.argmax(-1)
+        outputs = [f"{name}\t{self.classes[n]}" for name, n in zip(images.names, found_N, strict=True)]
         return Evaluation(scores, len(images), "images", outputs, details, notes)
 
     @torch.inference_mode()
@@ -120,6 +125,5 @@ class ImageClassificationRun(Run):
 
 
 def _top_score(labels_N: NDArray[np.int64], found_NK: NDArray[np.float32]) -> Score:
-    value, count = top_accuracy(labels_N, found_NK, TOP), len(labels_N)
-    half = 100 * wilson_half(round(value / 100 * count), count)
-    return Score("accuracy_top5", value, half, f"n:{count}|interval:wilson95")
+    count = len(labels_N)
+    return share_score("accuracy_top5", round(top_accuracy(labels_N, found_NK, TOP) / 100 * count), count)

@@ -48,7 +48,7 @@ class PixelRun(Run):
 
     def complete(
         self,
-        images: Sequence[NDArray[np.uint8] | Path | str],
+        images: Sequence[NDArray[np.uint8] | Path | str] | Path | str,
         keep: float = 0.5,
         samples: int = 5,
         seed: int = 1,
@@ -59,6 +59,7 @@ class PixelRun(Run):
         What is kept has the palette's colours.
         """
         kept = self.kept_rows(keep)
+        images = [images] if isinstance(images, Path | str) else images
         if not images:
             raise UsageError("There is no image to complete.", "None was given.", "Add --complete IMAGE.png.")
         pixels = [self.read(image) if isinstance(image, Path | str) else image for image in images]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -88,10 +89,12 @@ def prepare_images(config: Config, folder: RunFolder) -> ImageSplits:
 def save_examples(folder: RunFolder, data: ImageSplits) -> list[Path]:
     """A test image of each class, or of none, as files in the run's samples: something to try the verbs on."""
     numbers = {int(label): number for number, label in reversed(list(enumerate(data.test.labels_N)))}
-    paths = []
+    paths: list[Path] = []
     for label, number in sorted(numbers.items())[:EXAMPLES]:
-        name = data.classes[label] if label >= 0 else ""
-        path = folder.samples / f"{name if name.isalnum() else f'class-{label + 1}'}.png"
+        plain = re.sub(r"\W+", "-", data.classes[label]).strip("-") if label >= 0 else "image"
+        path = folder.samples / f"{plain[:40] or f'class-{label + 1}'}.png"
+        if path in paths:  # two names that differ in their signs alone
+            path = folder.samples / f"class-{label + 1}.png"
         save_image(np.array(data.test.pixels_NHWC[number]), path)
         paths.append(path)
     return paths

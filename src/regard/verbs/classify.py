@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard import console
+from regard.data.image_entries import shown
 from regard.errors import RegardError, UsageError
 from regard.verbs.lines import chunks, destination, input_lines, must_be_a_file
 
@@ -66,7 +67,7 @@ def classify_images(
 def _shown_image(name: str, guess: Guess | None, top: int, as_json: bool) -> str:
     if as_json:
         return _json("image", name, guess, top)
-    return name + "".join(f"\t{label}\t{p:.4f}" for label, p in (guess.all[:top] if guess else [])) + "\n"
+    return shown(name) + "".join(f"\t{label}\t{p:.4f}" for label, p in (guess.all[:top] if guess else [])) + "\n"
 
 
 def _shown(text: str, guess: Guess | None, top: int, as_json: bool) -> str:

@@ -27,7 +27,7 @@ def draw(run: Path, text: str, output: Path, what: str, target: str, device: str
     if what == "toeplitz":
         return _toeplitz(run, output, device)
     if RunFolder.open(run).read_config().task == "classify-image":
-        return draw_image_maps(run, Path(text), output, what, target, device)
+        return draw_image_maps(run, Path(text), output, device)
     model = TranslationRun(run, device)
     try:
         if what == "positions":

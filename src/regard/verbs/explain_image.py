@@ -8,21 +8,15 @@ from typing import Any
 import torch
 
 from regard.data.images import BadImage, read_image
-from regard.errors import RegardError, UsageError
+from regard.errors import RegardError
 from regard.evaluation.classification import guesses
 from regard.explain.image_maps import draw_maps
 from regard.explain.rollout import attention_maps
 from regard.runs.images import ImageClassificationRun
 
 
-def draw_image_maps(run: Path, file: Path, output: Path, what: str, target: str, device: str) -> dict[str, Any]:
+def draw_image_maps(run: Path, file: Path, output: Path, device: str) -> dict[str, Any]:
     """Where in an image a classifier looked."""
-    if what != "attention" or target:
-        raise UsageError(
-            f"--{'target' if target else f'what {what}'} is not for images.",
-            "Of an image, rollout and the attention of every head are drawn.",
-            "Leave it out.",
-        )
     if not file.is_file():
         state = "It is a folder." if file.is_dir() else "There is no such file."
         raise RegardError(f"The image '{file}' cannot be read.", state, "Name one image.")

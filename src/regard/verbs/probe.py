@@ -15,9 +15,13 @@ from regard.explain.probe import draw_probe
 from regard.runs import open_run
 
 
-def probe_layers(run: Path, train: int, test: int, output: Path | None, device: str) -> dict[str, Any]:
+def probe_layers(
+    run: Path, train: int, test: int, output: Path | None, data: Path | None, device: str
+) -> dict[str, Any]:
     """The accuracy of every layer, and a picture of them."""
     model: Any = open_run(run, device)
+    if data is not None:
+        model.moved(data)
     splits = model.splits()
     learned = _labelled(splits.train, train, model.config.seed)
     scored = _labelled(splits.test, test, model.config.seed)
