@@ -28,6 +28,28 @@ def test_an_archive_is_as_the_folder_in_it(tmp_path, ending):
     assert {content for _, content in images} == {members[f"./top/{name}"] for name in names[:3]}
 
 
+@pytest.mark.parametrize("top", ["", "top/", "a/b/"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("circle/1.png", "circle/more/2.png", "square/3.png", "stray.png"),
+        ("train/circle/1.png", "train/square/2.png", "test/circle/3.png", "valid/stray.png", "stray.png"),
+        ("kinds/circle/1.png", "kinds/square/2.png", "stray.png"),
+    ],
+)
+def test_an_image_beside_the_classes_is_left_out_of_an_archive_as_of_a_folder(tmp_path, names, top):
+    folder = tree(tmp_path / "folder", *names)
+    archive = tar(tmp_path / "a.tar", {f"{top}{name}": (folder / name).read_bytes() for name in names})
+    left_out = []
+    for place in (folder, archive):
+        _, images = found([place_of(place, DataSettings())], "train")
+        left_out.append({entry.name.removeprefix(top) for entry, content in images if isinstance(content, BadImage)})
+    assert left_out[0] == left_out[1] == {name for name in names if "stray" in name}
+    inside = [(name.removeprefix(top), label, split) for name, label, split in listing(archive)]
+    assert inside == listing(folder)
+    assert {label for name, label, _ in inside if "stray" not in name} == {"circle", "square"}
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_an_archive_may_hold_idx_files_labels_first_or_last(tmp_path, packed):
     files = {f"m/{name}{'.gz' * packed}": gzip.compress(file) if packed else file for name, file in mnist().items()}
@@ -58,6 +80,11 @@ def test_names_in_an_archive_lead_nowhere(tmp_path):
     before = sorted(tmp_path.rglob("*"))
     assert listing(path) == [("abs/1.png", "abs", "train"), ("line�end�[1m/2.png", "line�end�[1m", "train")]
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_names_of_idx_files_in_an_archive_are_shown_without_what_cannot_be_printed(tmp_path):
+    archive = tar(tmp_path / "a.tar", {"a\n\x1b[1m/x-images-idx3-ubyte": b"none"})
+    assert "'a��[1m/x-images-idx3-ubyte' is not an idx file" in error_of(archive).what
 
 
 def test_the_same_name_twice_in_an_archive_is_two_images(tmp_path):

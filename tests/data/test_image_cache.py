@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from image_places import mnist, tar, write
 from regard.config import DataSettings, ImageSettings
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images, must_have_classes
 from regard.errors import RegardError
@@ -289,7 +290,52 @@ def test_nothing_but_bad_images_is_an_error(photos):
     (photos.folder / "dog").mkdir()
     spoil(photos.folder / "dog")
     error = error_of(photos.splits)
-    assert "None of the 2 images" in error.what and "half.jpg" in error.why
+    assert error.what == "None of the 2 training images in 'photos' can be used." and "half.jpg" in error.why
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_idx_images_without_their_labels_name_the_file_that_is_looked_for(tmp_path, packed):
+    files = mnist(12, 5)
+    del files["train-labels-idx1-ubyte"]
+    place = tar(tmp_path / "digits.tar", files) if packed else write(tmp_path / "digits", files)
+    data = DataSettings(images=str(place), cache=str(tmp_path / "cache"))
+    error = error_of(image_splits, data, SETTINGS)
+    assert error.what == f"None of the 12 training images in '{place.name}' has a label."
+    assert "train-images-idx3-ubyte #0" in error.why and "there is no 'train-labels-idx1-ubyte'" in error.why
+
+
+def test_idx_images_of_the_test_without_labels_are_left_out(tmp_path):
+    files = mnist(12, 5)
+    del files["t10k-labels-idx1-ubyte"]
+    data = DataSettings(images=str(write(tmp_path / "digits", files)), cache=str(tmp_path / "cache"))
+    splits = image_splits(data, SETTINGS)
+    assert len(splits.skipped) == 5 and all("no 't10k-labels-idx1-ubyte'" in line for line in splits.skipped)
+    assert all(name.startswith("train") for name in splits.test.names)
+
+
+def test_idx_images_none_of_which_has_a_label_name_the_file_too(tmp_path):
+    files = {name: content for name, content in mnist(12, 5).items() if "images" in name}
+    data = DataSettings(images=str(write(tmp_path / "digits", files)), cache=str(tmp_path / "cache"))
+    error = error_of(must_have_classes, image_splits(data, SETTINGS))
+    assert error.what.startswith("17 images have no label") and "'train-labels-idx1-ubyte'" in error.why
+
+
+def test_training_images_left_out_for_two_reasons_are_not_said_to_lack_labels(photos):
+    photos.add("train", range(3)).add("test/cat", range(3, 6)).add("train/cat", range(0))
+    assert error_of(photos.splits).what == "None of the 3 training images in 'photos' has a label."
+    spoil(photos.folder / "train" / "cat")
+    (photos.folder / "test" / "broken.png").touch()
+    error = error_of(photos.splits)
+    assert error.what == "None of the 5 training images in 'photos' can be used." and "train/" in error.why
+
+
+def test_names_that_cannot_be_printed_take_one_line(photos):
+    photos.add("dog", range(3)).add("cat", range(3, 6))
+    (photos.folder / "dog" / "a\tb\nc\x1b.png").touch()
+    assert photos.splits(held_out=0.0).skipped == ["dog/a�b�c�.png: It is empty."]
+    (photos.folder / "e\nf" / "dog").mkdir(parents=True)
+    spoil(photos.folder / "e\nf" / "dog")
+    assert "in 'e�f' can be used" in error_of(photos.splits, images="e\nf").what
 
 
 def test_an_archive_without_images_is_an_error(photos, tmp_path):
@@ -391,6 +437,12 @@ def test_of_few_images_at_least_one_is_held_out_for_each_purpose(photos):
     splits = photos.add("cat", range(12)).splits(held_out=0.001)
     assert (len(splits.train), len(splits.valid), len(splits.test)) == (10, 1, 1)
     assert len(photos.splits(held_out=0.0, held_out_test=0.001).valid) == 0  # none is asked for
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(4, (4, 0, 0)), (5, (3, 1, 1))])
+def test_at_least_one_is_held_out_from_five_images_on(photos, count, sizes):
+    splits = photos.add("cat", range(count)).splits(held_out=0.001)
+    assert (len(splits.train), len(splits.valid), len(splits.test)) == sizes
 
 
 def test_a_table_that_is_not_utf8_is_an_error_with_its_line(photos):

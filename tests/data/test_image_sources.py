@@ -7,7 +7,8 @@ import pytest
 
 from image_places import error_of, listing, tree
 from regard.config import DataSettings
-from regard.data.image_sources import check_sources, found, place_of, places
+from regard.data.image_entries import SPLITS
+from regard.data.image_sources import check_sources, empty_classes, found, place_of, places
 from regard.data.images import BadImage
 from regard.errors import RegardError, UsageError
 
@@ -59,6 +60,11 @@ def test_one_class_alone_keeps_its_name(tmp_path):
     assert {label for _, label, _ in listing(tmp_path)} == {"rose"}
 
 
+def test_a_class_with_folders_in_it_keeps_its_name(tmp_path):
+    tree(tmp_path, "rose/1.png", "rose/more/2.png", "rose/more/still/3.png")
+    assert {label for _, label, _ in listing(tmp_path)} == {"rose"}
+
+
 def test_what_lies_outside_of_the_splits_is_named_as_unused(tmp_path):
     tree(tmp_path, "train/cat/1.png", "test/cat/2.png", "extra/cat/3.png")
     _, images = found([place_of(tmp_path, DataSettings())], "train")
@@ -75,6 +81,35 @@ def test_a_divided_place_named_for_a_split_gives_that_split_only(tmp_path):
 def test_a_folder_without_images_is_an_error(tmp_path):
     (tmp_path / "notes.txt").touch()
     assert "has no images" in error_of(tmp_path).what
+
+
+def test_folders_beside_the_classes_without_images_are_named_once(tmp_path, capsys):
+    tree(tmp_path / "flat", "cat/1.png", "dog/more/2.png")
+    for name in ("flat/ant", "flat/bee/deep", "flat/.git", "flat/cat/none", "flat/b\tc"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "flat/bee/notes.txt").touch()
+    tree(tmp_path / "divided", "top/train/cat/1.png", "top/test/cat/2.png", "top/extra/cat/3.png", "top/test/4.png")
+    for name in ("divided/top/train/dog", "divided/top/extra/ant", "divided/top/valid"):
+        (tmp_path / name).mkdir(parents=True)
+    data = DataSettings(root=str(tmp_path), images="flat", valid=["flat"], test=["divided"])
+    assert empty_classes([place for split in SPLITS for place in places(data, split)]) == [
+        "flat/ant",
+        "flat/b�c",
+        "flat/bee",
+        "divided/top/train/dog",
+    ]
+    for _ in range(2):
+        check_sources(data)
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("4 folders beside the classes hold no images: 'flat/ant', 'flat/b�c', 'flat/bee', ") == 1
+
+
+def test_images_without_folders_have_no_empty_classes(tmp_path):
+    tree(tmp_path, "1.png", "2.png")
+    (tmp_path / "empty").mkdir()
+    assert empty_classes([place_of(tmp_path, DataSettings())]) == []
+    tree(tmp_path, "cat/3.png")
+    assert empty_classes([place_of(tmp_path, DataSettings())]) == [f"{tmp_path.name}/empty"]
 
 
 # --- Tables ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from regard.config import ImageSettings
+from regard.data import images
 from regard.data.images import ENDINGS, BadImage, fit_pixels, image_files, natural_order, read_image
 from regard.errors import RegardError
 
@@ -115,12 +116,89 @@ def test_cmyk_becomes_rgb():
     assert (np.abs(grey - 178.0) <= 3).all()  # (0.587 + 0.114) · 255
 
 
+def test_lab_becomes_rgb_and_grey():
+    lab = np.stack([noise(8, 8, top=100) + 80, noise(8, 9, top=40)[:, :8] + 108, noise(8, 10, top=40)[:, :8] + 108], -1)
+    light, a, b = np.moveaxis(lab.astype(float), -1, 0) - np.array([0, 128, 128])[:, None, None]
+    y = (light / 2.55 + 16) / 116
+    xyz = np.stack([y + a / 500, y, y - b / 200], -1) ** 3 * (0.9642, 1, 0.8249)  # as seen in light of D50
+    to_rgb = [[3.13386, -1.61687, -0.49061], [-0.97877, 1.91614, 0.03345], [0.07195, -0.22899, 1.40524]]
+    expected = 255 * (1.055 * (xyz @ np.transpose(to_rgb)) ** (1 / 2.4) - 0.055)
+    image = Image.merge("LAB", [Image.fromarray(band) for band in np.moveaxis(lab, -1, 0).astype(np.uint8)])
+    file = encoded(image, "TIFF")
+    off = np.abs(read_image(io.BytesIO(file.getvalue()), settings()) - expected)
+    assert off.max() <= 4 and off.mean() <= 0.5
+    grey = read_image(file, settings(colour=False))[:, :, 0]
+    assert np.abs(grey - expected @ (0.299, 0.587, 0.114)).max() <= 2
+
+
+def test_greys_that_are_stored_with_their_transparency_are_read():
+    pixels = np.zeros((8, 8, 2), np.uint8)
+    pixels[:4], pixels[4:] = (50, 100), (90, 255)  # half of them: 50 of 100, on white
+    file = tiff(pixels, (8, 8), extra=1)
+    assert Image.open(io.BytesIO(file.getvalue())).mode == "La"
+    read = read_image(file, settings(colour=False))
+    assert (np.abs(read[:4] - (50.0 + 155)) <= 1).all() and (read[4:] == 90).all()
+
+
+GREY_MODES = ("1", "L", "P", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
+OTHER_MODES = ("LA", "La", "PA", "RGB", "YCbCr", "HSV", "LAB", "RGBA", "RGBa", "RGBX", "CMYK")
+
+
+@pytest.mark.parametrize("mode", GREY_MODES + OTHER_MODES)
+@pytest.mark.parametrize("colour", [True, False])
+def test_an_image_of_any_mode_is_taken(monkeypatch, mode, colour):
+    monkeypatch.setattr(images, "_opened", lambda content: Image.new(mode, (8, 8)))
+    assert read_image(io.BytesIO(b"any"), settings(colour=colour)).shape == (8, 8, 3 if colour else 1)
+
+
 @pytest.mark.parametrize("form", ["PNG", "TIFF"])
 def test_16_bits_are_scaled_not_clipped(form):
     eight = noise(8, 8)
     image = Image.fromarray(eight.astype(np.uint16) * 257)
     assert image.mode == "I;16"
     assert np.array_equal(read_image(encoded(image, form), settings(colour=False))[:, :, 0], eight)
+
+
+def tiff(pixels: np.ndarray | bytes, bits: tuple[int, ...], **tags: int) -> io.BytesIO:
+    """A plain TIFF of 8 x 8 greys, with tags that Pillow reads but does not write."""
+    raw = pixels if isinstance(pixels, bytes) else pixels.tobytes()
+    numbers = {256: 8, 257: 8, 258: bits, 259: 1, 262: 1, 273: 0, 277: len(bits), 278: 8, 279: len(raw)}
+    numbers |= {{"extra": 338, "format": 339}[name]: value for name, value in tags.items()}
+    numbers[273] = 8 + 2 + 12 * len(numbers) + 4  # where the pixels start
+    content = struct.pack("<2sHIH", b"II", 42, 8, len(numbers))
+    for tag, value in sorted(numbers.items()):
+        values = value if isinstance(value, tuple) else (value,)
+        content += struct.pack("<HHI", tag, 3, len(values)) + struct.pack(f"<{len(values)}H", *values).ljust(4, b"\0")
+    return io.BytesIO(content + bytes(4) + raw)
+
+
+@pytest.mark.parametrize("factor", [1, 257])
+def test_32_bits_that_hold_8_or_16_are_as_those(factor):
+    eight = noise(8, 8)
+    eight[0, 0] = 255
+    for kind in (1, 2):  # without and with a sign
+        file = tiff(eight.astype("<i4") * factor, (32,), format=kind)
+        assert Image.open(io.BytesIO(file.getvalue())).mode == "I"
+        assert np.array_equal(read_image(file, settings(colour=False))[:, :, 0], eight)
+    turned = encoded(Image.fromarray(eight.astype(np.int32) * factor), "TIFF", tiffinfo={0x0112: 3})
+    assert np.array_equal(read_image(turned, settings(colour=False))[:, :, 0], eight[::-1, ::-1])
+
+
+def test_a_dark_image_of_16_bits_stays_dark():
+    dark = noise(8, 8).astype("<u2")
+    image = Image.fromarray(dark)
+    files = [encoded(image, form) for form in ("PNG", "TIFF", "PPM")] + [tiff(dark, (16,), format=2)]
+    modes = {Image.open(io.BytesIO(file.getvalue())).mode for file in files}
+    assert modes == {"I", "I;16"}
+    for file in files:
+        assert read_image(file, settings()).max() <= 1
+
+
+def test_12_bits_are_brought_to_8():
+    twelve = noise(8, 8, dtype=int, top=4096)
+    raw = b"".join(bytes((a >> 4, (a & 15) << 4 | b >> 8, b & 255)) for a, b in twelve.reshape(-1, 2).tolist())
+    read = read_image(tiff(raw, (12,)), settings(colour=False))[:, :, 0]
+    assert np.array_equal(read, np.rint(twelve * (255 / 4095)))
 
 
 def test_32_bit_numbers_beyond_16_bits_are_scaled_by_their_own_range():

@@ -39,7 +39,7 @@ def idx_shape(file: BinaryIO, name: str) -> tuple[int, ...]:
     sizes = file.read(4 * dimensions)
     if magic[:3] != b"\0\0\x08" or dimensions not in (1, 3, 4) or len(sizes) < 4 * dimensions:
         raise RegardError(
-            f"'{name}' is not an idx file of bytes.",
+            f"'{shown(name)}' is not an idx file of bytes.",
             f"It starts with {magic.hex(' ') or 'nothing'}; images start with 00 00 08 03, labels with 00 00 08 01.",
             "Get the file again, or name another.",
         )
@@ -59,7 +59,7 @@ def idx_images(file: BinaryIO, name: str) -> Iterator[NDArray[np.uint8]]:
 
 def _cut_short(name: str, count: int, number: int) -> RegardError:
     return RegardError(
-        f"'{name}' is cut short.",
+        f"'{shown(name)}' is cut short.",
         f"It should hold {count:,}, but is too short for more than {number:,}.",
         "Get the file again.",
     )
@@ -82,7 +82,7 @@ class IdxListing:
             self.labels[name.removesuffix(".gz")] = [str(label) for label in raw]
         elif 0 in shape or shape[2:] not in ([], [1], [3]):
             raise RegardError(
-                f"'{name}' has images of {' x '.join(map(str, shape))}.",
+                f"'{shown(name)}' has images of {' x '.join(map(str, shape))}.",
                 "An image is height x width, or height x width x 1 or 3 colours.",
                 "Write the file anew in that order.",
             )
@@ -100,8 +100,8 @@ class IdxListing:
             labels = self.labels.get(beside, [""] * count)
             if len(labels) != count:
                 raise RegardError(
-                    f"'{name}' has {count:,} images, but {len(labels):,} labels beside it.",
-                    f"Label n in '{beside}' belongs to image n.",
+                    f"'{shown(name)}' has {count:,} images, but {len(labels):,} labels beside it.",
+                    f"Label n in '{shown(beside)}' belongs to image n.",
                     "Get both files again.",
                 )
             file = shown(name.rsplit("/", 1)[-1])
@@ -161,6 +161,15 @@ def labels_name(name: str) -> str:
     """train-images-idx3-ubyte.gz → train-labels-idx1-ubyte, in the same folder"""
     folder, slash, file = name.removesuffix(".gz").rpartition("/")
     return folder + slash + re.sub("idx[34]", "idx1", file.replace("images", "labels"))
+
+
+def labels_looked_for(image: str) -> str:
+    """The file that should hold an image's label, by the image's name; "" where it is in no idx file.
+
+    train-images-idx3-ubyte.gz #7 → train-labels-idx1-ubyte
+    """
+    file = image.rpartition(" #")[0]
+    return labels_name(file) if is_idx_name(file) else ""
 
 
 def labels_beside(path: Path) -> list[Path]:

@@ -29,14 +29,15 @@ from numpy.typing import NDArray
 
 from regard.config import DataSettings, ImageSettings
 from regard.console import progress, warn
-from regard.data.image_entries import SPLITS, Content, Entry, Place
+from regard.data.idx_files import labels_looked_for
+from regard.data.image_entries import SPLITS, Content, Entry, NoLabel, Place, shown
 from regard.data.image_sources import found, place_of, places
 from regard.data.images import BadImage, fit_pixels, natural_order, read_image
 from regard.data.shards import cache_folder, kept
 from regard.errors import RegardError
 from regard.files import flush
 
-FORMAT = "images-2"
+FORMAT = "images-3"
 MOST_IMAGES, MOST_BYTES = 64, 2**24  # decoded by a thread at a time
 NAMED = 3  # images named in a message
 
@@ -130,10 +131,13 @@ def _must_have_labels(parts: Sequence[Images]) -> None:
     without = [images.names[number] for images in parts for number in np.flatnonzero(images.labels_N < 0)]
     if without:
         few = ", ".join(f"'{name}'" for name in without[:NAMED]) + " …" * (len(without) > NAMED)
+        file = labels_looked_for(without[0])
         raise RegardError(
             f"{len(without):,} image{'s have' if len(without) > 1 else ' has'} no label: {few}.",
-            "The label is the folder an image lies in, or stands in the .csv (data.label_field) or idx file.",
-            "Put the images into one folder for each class, or name their labels.",
+            f"There is no '{file}' (or .gz) beside the file of the images."
+            if file
+            else "The label is the folder an image lies in, or stands in the .csv (data.label_field).",
+            "Put the file there." if file else "Put the images into one folder for each class, or name their labels.",
         )
 
 
@@ -234,20 +238,20 @@ def _write(folder: Path, named: Sequence[Place], split: str, settings: ImageSett
     total, images = found(named, split)
     entries: list[Entry] = []
     places_found: list[float] = []
-    skipped: list[str] = []
+    bad: list[tuple[Entry, BadImage]] = []
     unordered = folder / "unordered"
     with unordered.open("wb") as file, progress(total, "reading images") as show:
         for entry, pixels in _in_order(images, settings):
             if isinstance(pixels, BadImage):
-                skipped.append(f"{entry.name}: {pixels.reason}")
+                bad.append((entry, pixels))
             else:
                 entries.append(entry)
                 pixels_HWC, place = pixels
                 places_found.append(place)
                 file.write(pixels_HWC.tobytes())
-            show(len(entries) + len(skipped), "")
-    if not entries:
-        raise _no_images(named, skipped)
+            show(len(entries) + len(bad), "")
+    if not any(entry.split == split for entry in entries):
+        raise _no_images(named, split, [(entry, why) for entry, why in bad if entry.split == split])
     splits = np.array([SPLITS.index(entry.split) for entry in entries])
     places_N = np.array(places_found)
     order = np.lexsort((np.where(splits == 0, places_N, 0), splits))  # the last key counts most
@@ -256,6 +260,7 @@ def _write(folder: Path, named: Sequence[Place], split: str, settings: ImageSett
     (folder / "labels").write_bytes(np.array([number_of[entries[at].label] for at in order], np.int64).tobytes())
     (folder / "places").write_bytes(places_N[order].tobytes())
     (folder / "names.json").write_text(json.dumps([entries[at].name for at in order]), encoding="utf-8")
+    skipped = [f"{entry.name}: {why.reason}" for entry, why in bad]
     about = {"counts": np.bincount(splits, minlength=3).tolist(), "labels": label_names, "skipped": skipped}
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
     _copy_in_order(unordered, folder / "pixels", order)
@@ -272,11 +277,17 @@ def _copy_in_order(source: Path, target: Path, order: NDArray[np.int64]) -> None
             file.write(pixels_NX[order[start : start + rows]].tobytes())
 
 
-def _no_images(named: Sequence[Place], skipped: list[str]) -> RegardError:
-    where = ", ".join(f"'{place.name}'" for place in named)
-    if skipped:
+def _no_images(named: Sequence[Place], split: str, bad: Sequence[tuple[Entry, BadImage]]) -> RegardError:
+    """Of these places, no image for a split is left; all there are, are bad."""
+    where = ", ".join(f"'{shown(place.name)}'" for place in named)
+    if bad:
+        entry, first = bad[0]
+        unlabelled = all(isinstance(why, NoLabel) for _, why in bad)
+        lack = "has a label" if unlabelled else "can be used"
         return RegardError(
-            f"None of the {len(skipped):,} images in {where} can be read.", f"{skipped[0]}", "Check the files."
+            f"None of the {len(bad):,} {SHOWN_AS[split]} images in {where} {lack}.",
+            f"{entry.name}: {first.reason}",
+            "Put them into one folder for each class, or add the file of labels." if unlabelled else "Check the files.",
         )
     return RegardError(f"There are no images in {where}.", "It holds none of a known form.", "Check the file.")
 

@@ -2,6 +2,7 @@
 
 A folder, an archive or a set of idx files is divided when it holds `train` beside `test` or `valid`, perhaps all
 below one folder. Else the folder an image lies in is its class, and which split it is in is for others to say.
+A folder around all others is no class, also with images lying loose in it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class Entry(NamedTuple):
 Content = Path | bytes | NDArray[np.uint8] | BadImage
 
 
+class NoLabel(BadImage):
+    """An image without a label, among others that have one."""
+
+
 class Place(Protocol):
     name: str
 
@@ -56,17 +61,29 @@ class Place(Protocol):
 
 def by_folder(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, str]]:
     """The label and the split of each image, from the folders it lies in (the last part is the file itself)."""
-    shared, shortest = 0, min(map(len, paths), default=1)
-    while shared < shortest - 1 and len({path[shared] for path in paths}) == 1:
-        shared += 1
-    for depth in range(shared + 1):
-        found = [SPLIT_NAMES.get(path[depth].lower(), OUTSIDE) if len(path) > depth + 1 else OUTSIDE for path in paths]
-        if is_division(found):
-            labels = [path[depth + 1] if len(path) > depth + 2 else "" for path in paths]
-            return list(zip(labels, found, strict=True))
-    # Folders around all classes are no classes, as long as a folder below them is one.
-    depth = max(0, min(shared, shortest - 2))
-    return [(path[depth] if len(path) > depth + 1 else "", "") for path in paths]
+    depth, splits = _layout(paths)
+    labels = [path[depth] if len(path) > depth + 1 else "" for path in paths]
+    return list(zip(labels, splits, strict=True))
+
+
+def class_folders(paths: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """The folders that are classes, each by its path."""
+    depth, splits = _layout(paths)
+    inside = [path for path, split in zip(paths, splits, strict=True) if split != OUTSIDE]
+    return {path[: depth + 1] for path in inside if len(path) > depth + 1}
+
+
+def _layout(paths: Sequence[tuple[str, ...]]) -> tuple[int, list[str]]:
+    """Which part of a path is its class, and the split of each."""
+    depth = 0
+    while len(folders := {path[depth] for path in paths if len(path) > depth + 1}) == 1:
+        depth += 1
+    splits = [SPLIT_NAMES.get(path[depth].lower(), OUTSIDE) if len(path) > depth + 1 else OUTSIDE for path in paths]
+    if is_division(splits):
+        return depth + 1, splits
+    if not folders:  # one folder in another, and nowhere several: the outermost that holds an image itself
+        depth = max(0, min(map(len, paths), default=0) - 2)
+    return depth, [""] * len(paths)
 
 
 def is_division(splits: Sequence[str]) -> bool:

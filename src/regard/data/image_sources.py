@@ -14,30 +14,62 @@ from __future__ import annotations
 import csv
 import tarfile
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.config import DataSettings
-from regard.data.idx_files import IdxFiles, is_idx_name, labels_beside, starts_as_idx
+from regard.console import warn
+from regard.data.idx_files import IdxFiles, is_idx_name, labels_beside, labels_looked_for, starts_as_idx
 from regard.data.image_archives import Archive
-from regard.data.image_entries import OUTSIDE, SPLITS, Content, Entry, Place, by_folder, readable, shown
-from regard.data.images import ENDINGS, BadImage, files_below, is_image_name
+from regard.data.image_entries import (
+    OUTSIDE,
+    SPLITS,
+    Content,
+    Entry,
+    NoLabel,
+    Place,
+    by_folder,
+    class_folders,
+    readable,
+    shown,
+)
+from regard.data.images import ENDINGS, BadImage, files_below, is_image_name, natural_order
 from regard.data.named import named_path
 from regard.errors import RegardError, UsageError
 from regard.files import sha256
 
 LONGEST_HEADER = 65_536  # bytes; a longer first line is no header of a table
+NAMED = 5  # folders named in a message
 
 
 def check_sources(data: DataSettings) -> None:
     """Everything named is there and of a known form. Quick: no image is decoded."""
-    for split in SPLITS:
-        for place in places(data, split):
-            if isinstance(place, IdxFiles):
-                place.entries()
+    named = [place for split in SPLITS for place in places(data, split)]
+    for place in named:
+        if isinstance(place, IdxFiles):
+            place.entries()
+    if empty := empty_classes(named):
+        _warn_once(without_images(empty))
+
+
+def empty_classes(named: Sequence[Place]) -> list[str]:
+    """Folders beside those of the classes that hold no image. Archives are not searched for them."""
+    folders = [place for place in named if isinstance(place, ImageFolder)]
+    return list(dict.fromkeys(empty for folder in folders for empty in folder.empty_classes()))
+
+
+def without_images(empty: Sequence[str]) -> str:
+    few = ", ".join(f"'{folder}'" for folder in empty[:NAMED]) + " …" * (len(empty) > NAMED)
+    many = f"{len(empty):,} folders beside the classes hold" if len(empty) > 1 else "A folder beside the classes holds"
+    return f"{many} no images: {few}."
+
+
+@cache
+def _warn_once(text: str) -> None:
+    warn(text)
 
 
 def places(data: DataSettings, split: str) -> list[Place]:
@@ -78,10 +110,16 @@ def found(named: Sequence[Place], split: str) -> tuple[int, Iterator[tuple[Entry
                 if entry.split == OUTSIDE:
                     content = BadImage("It lies outside of train, valid and test.")
                 elif with_labels and not entry.label and not isinstance(content, BadImage):
-                    content = BadImage("It has no label: it lies in none of the classes' folders, or none is given.")
+                    content = _no_label(entry.name)
                 yield entry._replace(name=f"{shown(place.name)}/{entry.name}") if len(named) > 1 else entry, content
 
     return sum(entry is not None for entries in listed for entry in entries), images()
+
+
+def _no_label(name: str) -> NoLabel:
+    if file := labels_looked_for(name):
+        return NoLabel(f"It has no label: there is no '{file}' (or .gz) beside its file.")
+    return NoLabel("It has no label: it lies in none of the classes' folders, or none is given.")
 
 
 def _entries(place: Place, split: str) -> list[Entry | None]:
@@ -150,6 +188,16 @@ class ImageFolder:
 
     def contents(self) -> Iterator[Content]:
         yield from self.files
+
+    def empty_classes(self) -> Iterator[str]:
+        """Folders that lie where those of the classes do, and hold no image."""
+        classes = class_folders([file.relative_to(self.path).parts for file in self.files])
+        for parent in sorted({folder[:-1] for folder in classes}):
+            with readable(self.path):
+                beside = [path.name for path in self.path.joinpath(*parent).iterdir() if path.is_dir()]
+            for name in sorted(beside, key=natural_order):
+                if not name.startswith(".") and (*parent, name) not in classes:
+                    yield shown("/".join((self.name, *parent, name)))
 
 
 def _state(file: Path, name: Path | str) -> str:

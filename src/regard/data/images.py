@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from regard.config import ImageSettings
 from regard.errors import RegardError
@@ -50,7 +51,10 @@ def read_image(source: Path | BinaryIO, settings: ImageSettings) -> NDArray[np.u
         # A large JPEG is decoded at a half, a quarter or an eighth of its size, while that is twice the size wanted.
         image.draft(None, (2 * max(settings.height, settings.width),) * 2)
         image.load()
-        return _fitted(_upright(image), settings)
+        upright = _upright(image)
+        if image.mode.startswith(("I", "F")):
+            upright = _eight_bits(upright, _whites(image))
+        return _fitted(upright, settings)
     except UnidentifiedImageError:
         raise BadImage(f"It is no image of a known form ({', '.join(FORMATS)}).") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -171,25 +175,38 @@ def _fitted(image: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
 
 def _coloured(image: Image.Image, colour: bool) -> Image.Image:
     """As RGB or grey, 8 bits a channel, white where it was transparent."""
-    if image.mode.startswith(("I", "F")):
-        image = _eight_bits(image)
+    # Two modes that Pillow converts to one other only.
+    if image.mode in ("LAB", "La"):
+        image = image.convert({"LAB": "RGB", "La": "LA"}[image.mode])
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB" if colour else "L")
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Greys of 16 bits, 32 bits or floats as 0 … 255, from the usual range that holds them, else from their own."""
+def _whites(image: Image.Image) -> tuple[float, ...]:
+    """What may be white in an image of more than 8 bits, as opened; the first that no pixel is above counts.
+
+    Up to 16 bits, the number of bits tells it: a dark image stays dark. 32 bits and floats are often but a wider form
+    of something else, and only the pixels tell of what.
+    """
+    if image.mode == "F":
+        return 1.0, 255.0, 65535.0
+    # Pillow opens 16 bits as 32 in some forms, but 32 bits in a TIFF only.
+    bits = image.tag_v2.get(BITSPERSAMPLE, (16,))[0] if isinstance(image, TiffImageFile) else 16
+    return (255.0, 65535.0) if bits > 16 else (2.0**bits - 1,)
+
+
+def _eight_bits(image: Image.Image, whites: tuple[float, ...]) -> Image.Image:
+    """Greys of more bits, or floats, as 0 … 255: from black to white, or, beyond all of these, from their own range."""
     values_HW = np.array(image, np.float32)
     values_HW[~np.isfinite(values_HW)] = 0
     low, high = float(values_HW.min()), float(values_HW.max())
-    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
-    top = next((top for top in usual if high <= top), None) if low >= 0 else None
-    if top is None:
+    white = next((white for white in whites if high <= white), None) if low >= 0 else None
+    if white is None:
         values_HW -= low
-        top = (high - low) or 1.0
-    return Image.fromarray(np.rint(values_HW * (255 / top)).astype(np.uint8))
+        white = (high - low) or 1.0
+    return Image.fromarray(np.rint(values_HW * (255 / white)).astype(np.uint8))
 
 
 Size = tuple[int, int]  # width, height, as Pillow has it

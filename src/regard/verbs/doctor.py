@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from regard.config import Config, SystemSettings
+from regard.console import warn
 from regard.data import labelled
 from regard.data.idx_files import is_idx_name
 from regard.data.image_cache import image_splits, left_out, must_have_classes
+from regard.data.image_entries import SPLITS
+from regard.data.image_sources import empty_classes, places, without_images
 from regard.data.images import files_below, is_image_name
 from regard.data.pairs import splits
 from regard.data.shards import cache_folder
 from regard.data.survey import survey
 from regard.data.text import TextSource
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 from regard.evaluation import bag_of_words
 from regard.experiment import read_recipe
 from regard.hardware import Hardware, environment
@@ -152,9 +155,17 @@ def _labelled(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 def _images(config: Config) -> tuple[dict[str, Any], list[str]]:
     """Images: how many of each class, which cannot be read, and which stand in train and test."""
-    data = image_splits(config.data, config.images)
+    empty = empty_classes([place for split in SPLITS for place in places(config.data, split)])
+    try:
+        data = image_splits(config.data, config.images)
+        if config.task == "classify-image":
+            must_have_classes(data)
+    except RegardError:
+        if empty:  # perhaps the reason
+            warn(without_images(empty))
+        raise
     parts = {"train": data.train, "valid": data.valid, "test": data.test}
-    found: dict[str, Any] = {"classes": {}, "left_out": len(data.skipped)}
+    found: dict[str, Any] = {"classes": {}, "empty_classes": len(empty), "left_out": len(data.skipped)}
     for number, name in enumerate(data.classes):
         found["classes"][name] = {split: int((images.labels_N == number).sum()) for split, images in parts.items()}
     prints = {
@@ -163,6 +174,8 @@ def _images(config: Config) -> tuple[dict[str, Any], list[str]]:
     }
     train_prints = set(prints["train"])
     advice = [left_out(data.skipped) + "."] if data.skipped else []
+    if empty:
+        advice.append(without_images(empty))
     labels_of: dict[bytes, set[int]] = {}
     for split, images in parts.items():
         for image, label in zip(prints[split], images.labels_N.tolist(), strict=True):
@@ -179,8 +192,6 @@ def _images(config: Config) -> tuple[dict[str, Any], list[str]]:
     for name, counts in found["classes"].items():
         if counts["train"] < 10:
             advice.append(f"The class '{name}' has only {counts['train']} training images.")
-    if config.task == "classify-image":
-        must_have_classes(data)
     return found, advice or ["Nothing looks wrong."]
 
 
