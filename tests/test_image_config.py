@@ -41,7 +41,8 @@ def test_image_settings_that_do_not_fit_together_are_refused(
     with pytest.raises(UsageError) as caught:
         resolve(recipe, overrides)
     assert "do not fit together" in caught.value.what
-    assert all(name in caught.value.why for name in named), caught.value.why
+    said = f"{caught.value.why} {caught.value.fix}".casefold()
+    assert all(name.casefold() in said for name in named), said
 
 
 def test_an_image_may_have_two_different_sides_and_so_may_a_patch() -> None:
