@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.explain.image_grid import GAP, LINE, VISIBLE, save_grid
+from regard.explain.image_grid import APART, GAP, LINE, VISIBLE, save_grid
 
 
 def random_images(count: int, height: int, width: int, channels: int) -> np.ndarray:
@@ -49,6 +49,39 @@ def test_labels_stand_above_their_images_and_cover_no_pixel(tmp_path):
     picture = read(tmp_path / "grid.png")
     assert (picture[GAP : GAP + LINE] < 128).any()
     assert (picture[GAP + LINE : GAP + LINE + 40 : 2, GAP : GAP + 40 : 2, 0] == images[0, ..., 0]).all()
+
+
+def find(picture: np.ndarray, image: np.ndarray) -> tuple[int, int]:
+    """Where in a grey picture the image stands, each pixel as it is."""
+    height, width = image.shape[:2]
+    windows = np.lib.stride_tricks.sliding_window_view(picture[..., 0], (height, width))
+    [(y, x)] = np.argwhere((windows == image[..., 0]).all((2, 3))).tolist()
+    return x, y
+
+
+def test_groups_have_blocks_of_their_own_and_stand_apart(tmp_path):
+    assert APART > 2 * GAP
+    images = random_images(8 * 3, 20, 20, 1)
+    step = 20 + GAP
+    for columns, across, block in [(3, 2, [3 * step + APART, step]), (2, 3, [2 * step + APART, 2 * step + APART])]:
+        save_grid(images, tmp_path / "grid.png", columns, scale=1, group=3)
+        picture = read(tmp_path / "grid.png")
+        places = np.array([find(picture, image) for image in images]).reshape(8, 3, 2)
+        assert (places - places[:, :1] == [[n % columns * step, n // columns * step] for n in range(3)]).all()
+        assert (places[:, 0] == [[GAP + n % across * block[0], GAP + n // across * block[1]] for n in range(8)]).all()
+
+
+@pytest.mark.parametrize(("groups", "group"), [(1, 102), (3, 32), (10, 25), (40, 4), (2, 60), (7, 1)])
+def test_groups_large_or_many_make_no_strip(tmp_path, groups, group):
+    labels = [str(number) for number in range(group)] * groups
+    save_grid(random_images(groups * group, 8, 8, 1), tmp_path / "grid.png", labels=labels, group=group)
+    height, width, _ = read(tmp_path / "grid.png").shape
+    assert 1 / 2 < width / height < 2
+
+
+def test_a_small_group_stays_in_one_row(tmp_path):
+    save_grid(random_images(7, 20, 20, 1), tmp_path / "grid.png", scale=1, group=7)
+    assert read(tmp_path / "grid.png").shape[:2] == (20 + 2 * GAP, 7 * (20 + GAP) + GAP)
 
 
 def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):

@@ -205,6 +205,13 @@ def test_completions_of_many_images_make_no_strip(run, digit, tmp_path):
     assert width / height == pytest.approx(6 / 6, rel=0.2)  # two groups of three side by side, six rows
 
 
+def test_many_completions_of_one_image_make_no_strip(run, digit, tmp_path):
+    picture = tmp_path / "completed.png"
+    command("generate", run, "--complete", digit, "--samples", 62, "-o", picture)
+    width, height = Image.open(picture).size
+    assert width / height == pytest.approx(1, rel=0.2)  # 64 images with what was given and kept
+
+
 TEXT_ONLY = ["--prompt a", "--stop a", "--top 3", "--modes 4", "--max-tokens 9", "--min-p 0.1"]
 TEXT_ONLY += ["--repetition-penalty 2"]
 

@@ -17,9 +17,11 @@ from PIL import Image, ImageDraw
 from regard.files import write_atomically
 
 GAP = 4  # pixels between two images
+APART = 24  # pixels between two groups
 VISIBLE = 84  # a smaller image is enlarged to this side, at least
 WIDEST = 4096  # where enlarging stops
 LINE = 16  # pixels for a label
+ONE_ROW = 10  # a group of so many images is never wrapped
 BACKGROUND = (255, 255, 255)
 
 
@@ -29,18 +31,31 @@ def save_grid(
     columns: int | None = None,
     scale: int | None = None,
     labels: Sequence[str] | None = None,
+    group: int | None = None,
 ) -> None:
-    """Write a PNG, whole or not at all; without columns, about square. A label stands above its image."""
+    """Write a PNG, whole or not at all; without columns, about square. A label stands above its image.
+
+    So many images in a row are a group, which gets a block of its own with so many columns.
+    """
     count, height, width, _ = images_NHWC.shape
-    columns = columns or math.ceil(math.sqrt(count))
-    rows = math.ceil(count / columns)
-    scale = scale or _enlarged(max(columns * width, rows * height), min(height, width))
     line = LINE if labels else 0
+    if group:
+        large = scale or math.ceil(VISIBLE / min(height, width))
+        steps = width * large + GAP, height * large + GAP + line
+        columns, across = _blocks(count // group, group, columns, steps)
+    else:
+        group, columns, across = count, columns or math.ceil(math.sqrt(count)), 1
+    rows, down = math.ceil(group / columns), math.ceil(count / group / across)
+    scale = scale or _enlarged(max(across * columns * width, down * rows * height), min(height, width))
     step_x, step_y = width * scale + GAP, height * scale + GAP + line
-    picture = Image.new("RGB", (columns * step_x + GAP, rows * step_y + GAP), BACKGROUND)
+    apart_y = _apart_y(rows)
+    block_x, block_y = columns * step_x + APART, rows * step_y + apart_y
+    picture = Image.new("RGB", (across * block_x - APART + GAP, down * block_y - apart_y + GAP), BACKGROUND)
     writing = ImageDraw.Draw(picture)
     for number, image_HWC in enumerate(images_NHWC):
-        x, y = GAP + number % columns * step_x, GAP + number // columns * step_y
+        block, place = divmod(number, group)
+        x = GAP + block % across * block_x + place % columns * step_x
+        y = GAP + block // across * block_y + place // columns * step_y
         if labels:
             writing.text((x, y), labels[number], fill="black")
         # Every pixel a square of its own, never blurred.
@@ -68,3 +83,22 @@ def _save(picture: Image.Image, path: Path) -> None:
 def _enlarged(longest: int, side: int) -> int:
     """How many times: until an image is visible, unless the whole would be too large."""
     return max(1, min(math.ceil(VISIBLE / side), WIDEST // longest))
+
+
+def _blocks(groups: int, group: int, columns: int | None, steps: tuple[int, int]) -> tuple[int, int]:
+    """The columns of a group, and how many groups stand side by side, for a picture about square."""
+
+    def longest_side(shape: tuple[int, int]) -> tuple[int, int]:
+        columns, across = shape
+        rows, down = math.ceil(group / columns), math.ceil(groups / across)
+        wide = across * (columns * steps[0] + APART) - APART
+        high = down * (rows * steps[1] + _apart_y(rows)) - _apart_y(rows)
+        return max(wide, high), wide * high
+
+    possible = [columns] if columns else [group] if group <= ONE_ROW else range(2, group + 1)
+    return min(((each, across) for each in possible for across in range(1, groups + 1)), key=longest_side)
+
+
+def _apart_y(rows: int) -> int:
+    """Between a group and the one below it: groups of one row are told apart by their rows."""
+    return APART if rows > 1 else 0

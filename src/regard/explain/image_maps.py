@@ -1,7 +1,14 @@
-"""Attention over an image as a picture: the image, the rollout laid over it, and every head of every layer."""
+"""Attention over an image as a picture: the image, the rollout laid over it, and every head of every layer.
+
+Lengths are in inches. Shapes: H heads · R × S grid of patches · of an image H × W pixels, C channels
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,49 +16,109 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
+from regard.data.image_entries import shown
 from regard.explain.mistakes import draw_image
 from regard.explain.plots import save
 from regard.explain.rollout import AttentionMaps
 
-MOST_LAYERS = 12  # drawn; of a deeper model the last ones
-MOST_HEADS = 12
+MOST_LAYERS = 24  # drawn; of a deeper model the last ones
+MOST_HEADS = 16
+WIDE = 8  # columns; more only with as many layers, whose picture is high anyway
+SIDE = 1.3  # of a map, if the image is square
+LONGEST, SHORTEST = 2.6, 0.5  # side of a map; side of its place, for what is written beside it
+NARROWEST = 4.5  # the picture, so that its title finds room
+MARGIN = 0.1
+LEFT = 0.4  # where the layers are named
+GAP = 0.08  # between two maps
+BETWEEN = 0.15  # two layers
+LINE = 0.17  # above a map
+TITLE_LINE = 0.19
+CHARACTER = 0.08  # of the title
 
 
 def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, path: Path) -> None:
-    """The first row: the image and the rollout over it. Below: a row for each layer, a column for each head."""
-    first = max(0, len(maps.layers_HRS) - MOST_LAYERS)
-    shown_HRS = [heads_HRS[:MOST_HEADS].cpu() for heads_HRS in maps.layers_HRS[first:]]
-    rows, columns = len(shown_HRS) + 1, max(2, *(len(heads_HRS) for heads_HRS in shown_HRS))
-    figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(1.7 * columns, 1.8 * rows + 0.6),
-        squeeze=False,
-        layout="constrained",
-    )
-    for axis in axes.flat:
-        axis.axis("off")
-    draw_image(axes[0][0], pixels_HWC)
-    axes[0][0].set_title("image", fontsize=7)
-    _overlay(axes[0][1], pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
-    axes[0][1].set_title(f"rollout, {maps.rollout_RS.min():.1%} to {maps.rollout_RS.max():.1%}", fontsize=7)
-    for layer, heads_HRS in enumerate(shown_HRS):
-        for head, map_RS in enumerate(heads_HRS):
-            _overlay(axes[layer + 1][head], pixels_HWC, map_RS)
-            axes[layer + 1][head].set_title(f"layer {first + layer + 1} · head {head + 1}", fontsize=7)
-    figure.suptitle(f"{title}\nseen from {maps.read_from}", fontsize=9)
+    """On top the image and the rollout over it. Below a block for each layer, with a map for each head."""
+    layers = list(enumerate(maps.layers_HRS, start=1))[-MOST_LAYERS:]
+    heads = [min(MOST_HEADS, len(heads_HRS)) for _, heads_HRS in layers]
+    columns = columns_for(heads)
+    size = wide, high = map_size(pixels_HWC)
+    step_x, step_y = max(SHORTEST, wide) + GAP, max(SHORTEST, high) + LINE
+    span = min(2.0, columns / 2)  # columns that each of the two maps on top takes
+    enlarged = (span * step_x - GAP) / (step_x - GAP)
+    large = enlarged * wide, enlarged * high
+    width = max(NARROWEST, LEFT + columns * step_x - GAP + MARGIN)
+    said = [title, f"seen from {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
+    lines = [line for each in said for line in textwrap.wrap(shown(each), int((width - 2 * MARGIN) / CHARACTER))]
+
+    # One axis for all, in inches from the upper left corner: an axis for each map takes twice as long.
+    figure = plt.figure()
+    axis = figure.add_axes((0, 0, 1, 1))
+    axis.text(MARGIN, MARGIN, "\n".join(lines), va="top", fontsize=9, parse_math=False)
+    y = MARGIN + len(lines) * TITLE_LINE
+    _image(axis, (LEFT, y), large, "image", pixels_HWC)
+    seen = f"rollout, {maps.rollout_RS.min():.1%} to {maps.rollout_RS.max():.1%}"
+    _image(axis, (LEFT + span * step_x, y), large, seen, pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
+    y += LINE + large[1]
+    for (layer, heads_HRS), count in zip(layers, heads, strict=True):
+        y += BETWEEN
+        block = math.ceil(count / columns) * step_y
+        middle = y + (LINE + block) / 2
+        axis.text(LEFT / 2, middle, f"layer {layer}", rotation=90, ha="center", va="center", fontsize=8)
+        for head, map_RS in enumerate(heads_HRS[:count].cpu()):
+            row, column = divmod(head, columns)
+            corner = LEFT + column * step_x, y + row * step_y
+            _image(axis, corner, size, f"head {head + 1}", pixels_HWC, map_RS)
+        y += block
+    height = y + MARGIN
+    figure.set_size_inches(width, height)
+    axis.set(xlim=(0, width), ylim=(height, 0))
+    axis.axis("off")
     save(figure, path)
 
 
-def _overlay(axis: Axes, pixels_HWC: NDArray[np.uint8], map_RS: ArrayLike, smooth: bool = False) -> None:
-    """A map of the patches over the image, from nothing to its most: even attention is evenly bright."""
-    draw_image(axis, pixels_HWC)
+def columns_for(heads: Sequence[int]) -> int:
+    """How many columns leave the fewest places empty, and take the fewest rows, when each layer starts a row."""
+
+    def cost(columns: int) -> int:
+        rows = [math.ceil(count / columns) for count in heads]
+        return sum(columns * taken - count for taken, count in zip(rows, heads, strict=True)) + sum(rows)
+
+    return min(range(2, max(WIDE, len(heads)) + 1), key=cost)
+
+
+def left_out(heads: Sequence[int]) -> str:
+    """Of a model with these heads in its layers, what is drawn; empty if that is all."""
+    layers = list(enumerate(heads, start=1))[-MOST_LAYERS:]
+    said = [f"the last {MOST_LAYERS} of {len(heads)} layers"] if len(heads) > MOST_LAYERS else []
+    for count, alike in itertools.groupby(layers, key=lambda layer: layer[1]):
+        numbers = [number for number, _ in alike]
+        if count > MOST_HEADS:
+            where = f" in layer {numbers[0]}" if len(numbers) == 1 else f" in layers {numbers[0]} to {numbers[-1]}"
+            said.append(f"{MOST_HEADS} of {count} heads{where if len(numbers) < len(layers) else ''}")
+    return "drawn: " + ", ".join(said) if said else ""
+
+
+def map_size(pixels_HWC: NDArray[np.uint8]) -> tuple[float, float]:
+    """Width and height of a map: in the shape of the image, and of about one area for all shapes."""
     height, width = pixels_HWC.shape[:2]
-    axis.imshow(
-        np.asarray(map_RS),
-        vmin=0.0,
-        cmap="inferno",
-        alpha=0.65,
-        extent=(-0.5, width - 0.5, height - 0.5, -0.5),
-        interpolation="bilinear" if smooth else "nearest",
-    )
+    scale = min(SIDE / math.sqrt(width * height), LONGEST / max(width, height))
+    return width * scale, height * scale
+
+
+def _image(
+    axis: Axes,
+    corner: tuple[float, float],
+    size: tuple[float, float],
+    title: str,
+    pixels_HWC: NDArray[np.uint8],
+    map_RS: ArrayLike | None = None,
+    smooth: bool = False,
+) -> None:
+    """The image below its title, and over it a map of the patches from nothing to its most: even is evenly bright."""
+    (x, y), (wide, high) = corner, size
+    axis.text(x, y + LINE - 0.04, title, fontsize=7, va="baseline")
+    place = x, x + wide, y + LINE + high, y + LINE
+    draw_image(axis, pixels_HWC, place)
+    if map_RS is not None:
+        how = "bilinear" if smooth else "nearest"
+        axis.imshow(np.asarray(map_RS), vmin=0.0, cmap="inferno", alpha=0.65, extent=place, interpolation=how)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +53,17 @@ def draw_images(
                 for image_HWC in (given_HWC, _kept(completed_SHWC[0], rows), *completed_SHWC)
             ]
         )
-        side_by_side = max(1, round(math.sqrt(len(images) / (count + 2))))  # the picture about square
-        columns: int | None = side_by_side * (count + 2)
         headings = ["given", "kept", *(str(number) for number in range(1, count + 1))]
         labels: list[str] | None = headings * len(images)
+        group: int | None = len(headings)
         found |= {"completed": [str(path) for path in complete], "kept_rows": rows}
     else:
         count = SAMPLES if samples is None else samples
-        grid, columns, labels = model.sample(count, seed, **decoding), None, None
+        grid, labels, group = model.sample(count, seed, **decoding), None, None
     if count > 1 and model.config.decoding.model_copy(update=decoding).temperature == 0:
         console.warn("All samples are the same at temperature 0: the likeliest pixel is taken each time.")
     try:
-        save_grid(grid, output, columns, labels=labels)
+        save_grid(grid, output, labels=labels, group=group)
     except OSError as error:
         raise RegardError(f"Cannot write '{output}'.", f"{error}", "Choose a writable place with -o.") from None
     return found | {"samples": count}

@@ -1,0 +1,146 @@
+"""The picture of attention over an image: every head in its place, little of it empty, and what is left out is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from PIL import Image
+
+from regard.explain import image_maps
+from regard.explain.image_maps import MOST_HEADS, MOST_LAYERS, columns_for, draw_maps, left_out
+from regard.explain.rollout import AttentionMaps
+
+
+def maps_of(heads: Sequence[int]) -> AttentionMaps:
+    """Even attention of every head, on a grid of 2 × 4."""
+    layers = [torch.full((count, 2, 4), 1 / 8) for count in heads]
+    return AttentionMaps(torch.full((2, 4), 1 / 8), layers, "the class token")
+
+
+def black(height: int, width: int) -> np.ndarray:
+    return np.zeros((height, width, 1), np.uint8)
+
+
+@pytest.fixture
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Draws the maps of so many heads in each layer, and gives the figure."""
+    figures: list[Figure] = []
+    original = image_maps.save
+
+    def keep(figure: Figure, path: Path) -> None:
+        figures.append(figure)
+        original(figure, path)
+
+    monkeypatch.setattr(image_maps, "save", keep)
+
+    def draw(heads: Sequence[int], pixels_HWC: np.ndarray | None = None, title: str = "3.png: 3") -> Figure:
+        pixels_HWC = black(8, 8) if pixels_HWC is None else pixels_HWC
+        draw_maps(pixels_HWC, maps_of(heads), title, tmp_path / "map.png")
+        assert not plt.get_fignums()
+        return figures[-1]
+
+    return draw
+
+
+def written(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def places(figure: Figure, text: str) -> list[tuple[float, float]]:
+    return [found.get_position() for found in figure.axes[0].texts if found.get_text() == text]
+
+
+def share_of_white(path: Path) -> float:
+    return float((np.array(Image.open(path).convert("L")) == 255).mean())
+
+
+def test_every_head_of_every_layer_is_drawn_once(drawn):
+    found = written(drawn([2, 2, 4]))
+    assert [text for text in found if text.startswith("layer")] == ["layer 1", "layer 2", "layer 3"]
+    heads = [text for text in found if text.startswith("head")]
+    assert heads == [f"head {number}" for count in (2, 2, 4) for number in range(1, count + 1)]
+
+
+def test_what_is_left_out_is_said_and_what_is_not_is_not():
+    assert left_out([16] * 24) == ""
+    assert left_out([32] * 4) == "drawn: 16 of 32 heads"
+    assert left_out([4] * 30) == "drawn: the last 24 of 30 layers"
+    assert left_out([4, 4, 24, 24, 48]) == "drawn: 16 of 24 heads in layers 3 to 4, 16 of 48 heads in layer 5"
+    assert left_out([20, *[4] * 24]) == "drawn: the last 24 of 25 layers"
+
+
+def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_the_title_says_so(drawn):
+    found = written(drawn([MOST_HEADS + 4] * (MOST_LAYERS + 2)))
+    assert f"the last {MOST_LAYERS} of {MOST_LAYERS + 2} layers, {MOST_HEADS} of {MOST_HEADS + 4} heads" in found[0]
+    layers = [text for text in found if text.startswith("layer")]
+    assert layers == [f"layer {number}" for number in range(3, MOST_LAYERS + 3)]
+    assert found.count(f"head {MOST_HEADS}") == MOST_LAYERS and f"head {MOST_HEADS + 1}" not in found
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 16), (16, 8), (4, 16), (24, 8)])
+def test_the_picture_follows_the_shape_of_the_image(drawn, tmp_path, shape):
+    drawn([4, 4, 4], black(*shape))
+    assert share_of_white(tmp_path / "map.png") < 0.45
+
+
+def test_an_image_is_never_distorted(drawn):
+    for shape in [(8, 8), (8, 24), (2, 32), (40, 4)]:
+        for image in drawn([2], black(*shape)).axes[0].images:
+            left, right, bottom, top = image.get_extent()
+            assert (bottom - top) / (right - left) == pytest.approx(shape[0] / shape[1])
+
+
+def test_maps_do_not_overlap_and_lie_within_the_picture(drawn):
+    figure = drawn([3, 6, 12, 20], black(8, 20))
+    width, height = figure.get_size_inches()
+    extents = sorted({tuple(image.get_extent()) for image in figure.axes[0].images})
+    assert len(extents) == 2 + 3 + 6 + 12 + MOST_HEADS
+    for number, (left, right, bottom, top) in enumerate(extents):
+        assert 0 < left < right < width and 0 < top < bottom < height
+        for other in extents[number + 1 :]:
+            assert right < other[0] or other[1] < left or bottom < other[3] or other[2] < top
+
+
+@pytest.mark.parametrize(
+    ("heads", "columns"),
+    [
+        ([4, 4, 4], 4),
+        ([8] * 6, 8),
+        ([12] * 6, 6),  # wrapped, so that the picture is not too wide
+        ([12] * 12, 12),  # as wide as high
+        ([4, 4, 8, 8], 4),
+        ([3, 3, 6, 6, *[12] * 6, 16, 16], 6),
+        ([1], 2),  # the image and the rollout
+    ],
+)
+def test_columns_leave_little_empty_and_a_shallow_model_gets_no_strip(heads, columns):
+    assert columns_for(heads) == columns
+
+
+def test_little_of_the_picture_of_a_swin_is_empty(drawn, tmp_path):
+    drawn([4, 4, 8, 8])
+    assert share_of_white(tmp_path / "map.png") < 0.3
+
+
+def test_wrapped_heads_stay_with_their_layer(drawn):
+    figure = drawn([2, 16, 2])
+    middle = [places(figure, f"layer {layer}")[0][1] for layer in (1, 2, 3)]
+    rows = sorted({round(places(figure, f"head {head}")[-1][1], 3) for head in range(3, 17)})
+    assert len(rows) > 1
+    assert middle[0] < rows[0] < middle[1] < rows[-1] < middle[2]
+
+
+@pytest.mark.parametrize(
+    "name", ["a $b_{c$ d.png", "$\\frac{1$.png", "line\nend.png", "\udcff.png", "many words " * 30]
+)
+def test_any_name_can_be_in_the_title_and_none_runs_out_of_the_picture(drawn, name):
+    figure = drawn([2], title=f"{name}: 3, 12.0%")
+    box = figure.axes[0].texts[0].get_window_extent(dpi=150)
+    assert box.x1 <= 150 * figure.get_size_inches()[0]
+    assert "12.0%" in written(figure)[0]
