@@ -19,7 +19,7 @@ from regard.data import image_sources, labelled, pairs
 from regard.data.text import TextSource
 from regard.errors import RegardError, UsageError
 from regard.kinds import KINDS
-from regard.recipes import resolve, to_toml, toml_value, validate
+from regard.recipes import resolve, toml_value, validate
 from regard.training.folder import RunFolder
 
 
@@ -182,7 +182,6 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     from regard.training.loop import Interrupted
 
     try:
-        folder.write_text("config.toml", to_toml(config))  # a resumed run may have been given more steps
         return train_task(config, folder, task_class(config.task))
     except (Interrupted, KeyboardInterrupt):
         raise Interrupted(_how_to_go_on(folder)) from None

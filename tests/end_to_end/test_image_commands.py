@@ -94,7 +94,7 @@ def test_a_swin_is_explained_and_probed_too(pictures: Path, tmp_path: Path) -> N
     found = json.loads(regard("explain", "swin", image, "-o", "map.png", "--json", cwd=tmp_path).stdout)
     assert abs(sum(map(sum, found["rollout"])) - 1) < 1e-4
     with Image.open(tmp_path / "map.png") as picture:
-        assert picture.width > picture.height  # three rows, four heads in the last
+        assert min(picture.size) > 200
     layers = json.loads(regard("probe", "swin", "--json", cwd=tmp_path).stdout)["layers"]
     assert [layer["layer"] for layer in layers] == [0, 1, 2]
 

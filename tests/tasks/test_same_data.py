@@ -60,7 +60,7 @@ def test_changed_data_is_noticed(kind, tiny_recipe, request, tmp_path, capsys):
     assert "test data" in (said := " ".join(capsys.readouterr().err.split())) and "has changed" in said
 
     spoil(moved / train)
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "config.toml"}
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     with pytest.raises(RegardError, match=r"training data of .* has changed"):
         regard.train(recipe, *overrides, *FEW, "training.steps=4", out=run, data=moved, resume=True)
     assert {path: path.read_bytes() for path in before} == before

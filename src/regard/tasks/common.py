@@ -11,6 +11,7 @@ from regard import console
 from regard.config import Config, ModelSettings
 from regard.explain.plots import training_curves
 from regard.hardware import Hardware, environment, peak_memory, seed_everything
+from regard.recipes import to_toml
 from regard.tasks.starting import start_from_files
 from regard.training.folder import RunFolder
 from regard.training.loop import Progress, Task, Trainer
@@ -42,6 +43,7 @@ def train_task(
     for line in without_effect(config):
         console.warn(line)
     task = make(config, folder, hardware)
+    folder.write_text("config.toml", to_toml(config))  # a resumed run may have been given more steps
     seed_everything(config.seed)
     model = task.build()
     if not folder.saved_steps():
