@@ -99,15 +99,6 @@ def test_a_swin_is_explained_and_probed_too(pictures: Path, tmp_path: Path) -> N
     assert [layer["layer"] for layer in layers] == [0, 1, 2]
 
 
-def test_probe_finds_images_that_have_moved(pictures: Path, tmp_path: Path) -> None:
-    shutil.copytree(pictures, tmp_path / "here")
-    few = ["training.steps=2", "training.validate_every=2", "data.images=.", "--data", "here", "--out", "run"]
-    regard("train", "digits", *TINY_IMAGES, *few, cwd=tmp_path)
-    (tmp_path / "here").rename(tmp_path / "there")
-    assert "missing" in regard("probe", "run", code=1, cwd=tmp_path).stderr
-    assert json.loads(regard("probe", "run", "--data", "there", "--json", cwd=tmp_path).stdout)["test_images"] == 60
-
-
 def test_names_with_tabs_leave_a_line_in_its_columns(image_classifier, tmp_path: Path) -> None:
     Image.fromarray(stripes("down", 220, 1)).save(tmp_path / "a\tb.png")
     [line] = regard("classify", image_classifier.folder.path, tmp_path / "a\tb.png", "--top", "1").stdout.splitlines()
@@ -159,7 +150,7 @@ def test_a_run_that_starts_from_another_says_what_it_takes_over(
     assert "images.colour = false" in refused.stderr
 
 
-def test_a_run_is_scored_where_its_data_has_moved_to(pictures: Path, tmp_path: Path) -> None:
+def test_a_run_is_scored_and_probed_where_its_data_has_moved_to(pictures: Path, tmp_path: Path) -> None:
     shutil.copytree(pictures, tmp_path / "here" / "pictures")
     settings = [*TINY_IMAGES, "data.images=pictures", "--data", tmp_path / "here", "--out", tmp_path / "run"]
     regard("train", "digits", *settings, "training.steps=50")
@@ -168,3 +159,6 @@ def test_a_run_is_scored_where_its_data_has_moved_to(pictures: Path, tmp_path: P
     assert "--data DIR" in missing.stderr
     found = regard("evaluate", tmp_path / "run", "--no-baselines", "--data", tmp_path / "there", "--json")
     assert json.loads(found.stdout)["images"] == 60
+    assert "--data DIR" in regard("probe", tmp_path / "run", code=1).stderr
+    found = regard("probe", tmp_path / "run", "--data", tmp_path / "there", "--json")
+    assert json.loads(found.stdout)["test_images"] == 60
