@@ -28,16 +28,9 @@ def black(height: int, width: int) -> np.ndarray:
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def drawn(tmp_path: Path, figures_saved_by):
     """Draws the maps of so many heads in each layer, and gives the figure."""
-    figures: list[Figure] = []
-    original = image_maps.save
-
-    def keep(figure: Figure, path: Path) -> None:
-        figures.append(figure)
-        original(figure, path)
-
-    monkeypatch.setattr(image_maps, "save", keep)
+    figures = figures_saved_by(image_maps)
 
     def draw(heads: Sequence[int], pixels_HWC: np.ndarray | None = None, title: str = "3.png: 3") -> Figure:
         pixels_HWC = black(8, 8) if pixels_HWC is None else pixels_HWC

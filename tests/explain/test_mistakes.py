@@ -20,16 +20,9 @@ def mistake(name: str, shape: tuple[int, int] = (8, 8), true: str = "cat", guess
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def drawn(tmp_path: Path, figures_saved_by):
     """Draws mistakes, and gives the figure."""
-    figures: list[Figure] = []
-    original = mistakes.save
-
-    def keep(figure: Figure, path: Path) -> None:
-        figures.append(figure)
-        original(figure, path)
-
-    monkeypatch.setattr(mistakes, "save", keep)
+    figures = figures_saved_by(mistakes)
 
     def draw(*found: Mistake) -> Figure:
         draw_mistakes(found, tmp_path / "mistakes.png")
@@ -68,7 +61,8 @@ def test_long_names_do_not_run_into_each_other(drawn):
 
 
 def test_a_dollar_sign_is_no_formula(drawn):
-    drawn(mistake("cat/$\\frac{1$.png", true="$x_{$"))
+    figure = drawn(mistake("cat/$\\frac{1$.png", true="$x_{$"))
+    assert figure.axes[0].get_xlabel() == "$\\frac{1$.png" and figure.axes[0].get_title().startswith("$x_{$")
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 16), (16, 8)])
