@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 MOST_TOKENS = 65_536
-SWIN = {
+SWIN = {  # what a model with stages has to have
     "pooling": "mean",
     "registers": 0,
     "mixer": "attention",

@@ -33,6 +33,7 @@ from regard.data.idx_files import labels_looked_for
 from regard.data.image_entries import SPLITS, Content, Entry, NoLabel, Place, shown
 from regard.data.image_sources import found, place_of, places
 from regard.data.images import BadImage, fit_pixels, natural_order, read_image
+from regard.data.named import SHOWN_AS
 from regard.data.shards import cache_folder, kept
 from regard.errors import RegardError
 from regard.files import flush
@@ -139,9 +140,6 @@ def _must_have_labels(parts: Sequence[Images]) -> None:
             else "The label is the folder an image lies in, or stands in the .csv (data.label_field).",
             "Put the file there." if file else "Put the images into one folder for each class, or name their labels.",
         )
-
-
-SHOWN_AS = {"train": "training", "valid": "validation", "test": "test"}
 
 
 def _size(rows: slice) -> int:

@@ -1,10 +1,12 @@
-"""A file or folder that the settings name, and what is wrong where it is not there."""
+"""What the settings name: the splits in words, and a file or folder, with what is wrong where it is not there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from regard.errors import RegardError, UsageError
+
+SHOWN_AS = {"train": "training", "valid": "validation", "test": "test"}  # `data.valid` is the validation data
 
 
 def named_path(listed: str | list[str], root: str, key: str, example: str) -> Path:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from regard import console
+from regard.data.named import SHOWN_AS
 from regard.errors import RegardError
 from regard.training.folder import RunFolder
 
 NAME = "data.json"
-SHOWN_AS = {"train": "training", "valid": "validation", "test": "test"}
 
 
 def remember_data(folder: RunFolder, fingerprints: Mapping[str, str]) -> None:
