@@ -26,7 +26,7 @@ from statistics import median
 import numpy as np
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import DataState
 from regard.data.word_vectors import WordVectors
 from regard.hardware import Hardware

@@ -15,7 +15,7 @@ import time
 
 import torch
 
-from regard.config import DecodingSettings, ModelSettings
+from regard.settings import DecodingSettings, ModelSettings
 from regard.decoding.generate import generate
 from regard.models.causal import Causal
 

@@ -24,7 +24,7 @@ import time
 
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.evaluation.cost import NaiveConvolution
 from regard.layers.attention import Attention
 from regard.layers.context import Context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,12 +14,6 @@ from PIL import Image
 import regard
 from regard import console
 from regard.data.samples import english_german
-from regard.runs.classification import ClassificationRun
-from regard.runs.embeddings import EmbeddingsRun
-from regard.runs.images import ImageClassificationRun
-from regard.runs.language import LanguageRun
-from regard.runs.masked import MaskedRun
-from regard.runs.translation import TranslationRun
 from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT, person, stripes
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
@@ -80,7 +75,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def language(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> LanguageRun:
+def language(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A character model of the sentences, trained for real: it has learned to spell a little."""
     out = tmp_path_factory.mktemp("runs") / "language"
     settings = ["data.text=text.txt", "training.steps=150", "training.tokens_per_batch=1024", "training.row_length=64"]
@@ -89,7 +84,7 @@ def language(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> LanguageR
 
 
 @pytest.fixture(scope="session")
-def masked(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> MaskedRun:
+def masked(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A masked model of the documents over whole words."""
     out = tmp_path_factory.mktemp("runs") / "masked"
     settings = ["data.text=documents.jsonl", "tokenizer.kind=word", "tokenizer.vocabulary=600", "data.held_out=0.1"]
@@ -102,7 +97,7 @@ def masked(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> MaskedRun:
 
 
 @pytest.fixture(scope="session")
-def classifier(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> ClassificationRun:
+def classifier(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Who a sentence is about, learned from scratch."""
     out = tmp_path_factory.mktemp("runs") / "classifier"
     words = ["tokenizer.kind=word", "tokenizer.vocabulary=600"]
@@ -111,7 +106,7 @@ def classifier(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Classif
 
 
 @pytest.fixture(scope="session")
-def words(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> EmbeddingsRun:
+def words(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Vectors of the words of the sentences."""
     out = tmp_path_factory.mktemp("runs") / "words"
     settings = ["data.text=text.txt", "embeddings.width=16", "embeddings.words_per_batch=1024", "training.steps=80"]
@@ -134,7 +129,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def image_classifier(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> ImageClassificationRun:
+def image_classifier(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Tells the directions of stripes apart."""
     out = tmp_path_factory.mktemp("runs") / "images"
     regard.train("digits", *TINY_IMAGES, f"data.images={pictures}", out=out)
@@ -142,7 +137,7 @@ def image_classifier(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> TranslationRun:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A small translator of the built-in sentences, trained for real: good, not perfect."""
     out = tmp_path_factory.mktemp("runs") / "trained"
     regard.train("demo", "training.steps=150", "training.validate_every=150", "decoding.beam=1", out=out)

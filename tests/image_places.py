@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data.image_sources import found, place_of
 from regard.errors import RegardError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.config import DataSettings, ImageSettings
+from regard.settings import DataSettings, ImageSettings
 from regard.data.image_cache import Images, ImageSplits, image_splits
 from regard.errors import RegardError
 

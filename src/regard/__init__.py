@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.config import Task
+    from regard.settings import Task
 
 __version__ = "0.1.0"
 __all__ = ["RegardError", "classify", "evaluate", "generate", "load", "train", "translate"]

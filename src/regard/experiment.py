@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import console
-from regard.config import Config, Task
+from regard.settings import Config, Task
 from regard.data import image_sources, labelled, pairs
 from regard.data.text import TextSource
 from regard.errors import RegardError, UsageError

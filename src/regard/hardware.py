@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.config import SystemSettings
+from regard.settings import SystemSettings
 from regard.errors import RegardError
 
 STEPS_WORTH_COMPILING = 1000

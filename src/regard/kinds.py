@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.config import Task
+from regard.settings import Task
 from regard.errors import UsageError
 from regard.training.folder import RunFolder
 

@@ -9,7 +9,7 @@ import pytest
 
 from image_places import mnist, tar, write
 from photos import SETTINGS, error_of, numbers, pixels, spoil
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data.image_cache import image_splits, must_have_classes
 
 

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from tokenizers import Tokenizer, models
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.data.bpe_dropout import cut
 from regard.data.samples import english_german
 from regard.data.tokenizers import SPECIALS, TextTokenizer, train_tokenizer

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from regard.config import EmbeddingSettings, TokenizerSettings
+from regard.settings import EmbeddingSettings, TokenizerSettings
 from regard.data import cbow_batches
 from regard.data.batch import DataState
 from regard.data.cbow_batches import Lexicon, WordBatch, WordStream

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from image_places import error_of, idx, listing, mnist, write
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data.image_sources import check_sources, found, place_of
 from regard.errors import RegardError
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from image_places import error_of, listing, mnist, png, tar, tree
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data import image_archives
 from regard.data.image_sources import found, place_of
 from regard.data.images import BadImage

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from photos import SETTINGS, error_of, numbers, pixels, spoil
-from regard.config import DataSettings, ImageSettings
+from regard.settings import DataSettings, ImageSettings
 from regard.data.image_cache import image_splits, labelled_images, must_have_classes
 
 # --- Splits ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from image_places import error_of, listing, tree
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data.image_entries import SPLITS
 from regard.data.image_sources import check_sources, empty_classes, found, place_of, places
 from regard.data.images import BadImage

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.config import ImageSettings
+from regard.settings import ImageSettings
 from regard.data import images
 from regard.data.images import ENDINGS, BadImage, fit_pixels, image_files, natural_order, read_image
 from regard.errors import RegardError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data.labelled import Example, labels_of, read_examples, splits
 from regard.data.pairs import LONGEST_LINE
 from regard.errors import RegardError, UsageError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import MaskingSettings
+from regard.settings import MaskingSettings
 from regard.data.batch import DataState
 from regard.data.masked_batches import MaskedBatch, MaskedStream, Masking, in_order
 from regard.data.text_batches import NextTokenStream

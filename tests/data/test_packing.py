@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.data.packing import pack
 from regard.data.samples import english_german
 from regard.data.tokenizers import train_tokenizer

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.data import packed_stream
 from regard.data.batch import DataState
 from regard.data.bpe_dropout import BpeDropout

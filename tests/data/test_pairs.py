@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data.pairs import (
     LONGEST_LINE,
     file_groups,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import AugmentationSettings
+from regard.settings import AugmentationSettings
 from regard.data.batch import DataState
 from regard.data.image_cache import Images
 from regard.data.palette import Palette

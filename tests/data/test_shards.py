@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.config import DataSettings, TokenizerSettings
+from regard.settings import DataSettings, TokenizerSettings
 from regard.data import shards
 from regard.data.pairs import Pair, PairSource, splits
 from regard.data.shards import PairShards, Ragged, cache_folder, spread, tokenise

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.config import DataSettings, TokenizerSettings
+from regard.settings import DataSettings, TokenizerSettings
 from regard.data import shards, text
 from regard.data.labelled import LabelledSource, splits
 from regard.data.shards import LabelledShards, tokenise_labelled, tokenise_text

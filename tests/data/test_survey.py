@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.data import survey as module
 from regard.data.survey import Survey, survey
 from regard.data.tokenizers import train_tokenizer

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import SyntheticSettings
+from regard.settings import SyntheticSettings
 from regard.data.batch import DataState
 from regard.data.synthetic import (
     FIRST,

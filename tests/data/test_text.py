@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data import text
 from regard.data.text import TextSource
 from regard.errors import RegardError, UsageError

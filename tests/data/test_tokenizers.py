@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.data.samples import english_german
 from regard.data.tokenizers import END, PAD, SPECIALS, START, TextTokenizer, train_tokenizer
 from regard.errors import RegardError

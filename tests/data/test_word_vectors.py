@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.data.tokenizers import train_tokenizer
 from regard.data.word_vectors import WordVectors, initialise_table
 from regard.errors import RegardError

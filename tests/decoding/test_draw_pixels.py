@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import DecodingSettings, ModelSettings
+from regard.settings import DecodingSettings, ModelSettings
 from regard.decoding.pixels import Drawn, draw_pixels
 from regard.models.causal import Causal
 

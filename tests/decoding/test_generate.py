@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from regard.config import DecodingSettings, ModelSettings
+from regard.settings import DecodingSettings, ModelSettings
 from regard.decoding.generate import Written, generate
 from regard.models.causal import Causal
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from regard.config import SystemSettings
+from regard.settings import SystemSettings
 from regard.evaluation.cost import (
     UNFUSED,
     NaiveConvolution,

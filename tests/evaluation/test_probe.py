@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.evaluation.probe import commonest, means_of_layers, probe
 from regard.models.causal import Causal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.explain.rollout import attention_maps, rollout
 from regard.explain.trace import trace
 from regard.models.swin import Swin

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from tokenizers import Tokenizer, normalizers
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.data.samples import english_german
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError, UsageError

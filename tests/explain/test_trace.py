@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.errors import RegardError
 from regard.explain.plots import attention_grid, positions_heatmap, training_curves
 from regard.explain.trace import trace

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.attention import Attention, KeyValueCache, MemoryKeys
 from regard.layers.context import Context, Memory, same_segment
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers import convolution
 from regard.layers.context import Context
 from regard.layers.convolution import fft_length, long_convolution

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.block import Block, make_mixer
 from regard.layers.context import Context, Memory
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.positions import Positions, rotate, shift_matrix, sinusoidal, sinusoidal_halves
 
 D = 16

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers import additive
 from regard.layers.additive import AdditiveAttention
 from regard.layers.attention import Attention

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.block import Block
 from regard.layers.context import Context
 from regard.layers.windows import WindowAttention

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.models.causal import Causal
 from regard.recipes import resolve
 

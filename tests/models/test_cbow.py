@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from regard.config import EmbeddingSettings, TokenizerSettings
+from regard.settings import EmbeddingSettings, TokenizerSettings
 from regard.data.batch import DataState
 from regard.data.cbow_batches import Lexicon, WordBatch, WordStream
 from regard.data.tokenizers import train_tokenizer

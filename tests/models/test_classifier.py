@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.data.tokenizers import END, START
 from regard.errors import RegardError
 from regard.models.causal import Causal

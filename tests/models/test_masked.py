@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.models.masked import Masked
 
 WORDS = 41

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.data.pair_batches import PairBatch, Rectangle, fill
 from regard.data.shards import PairShards, Ragged
 from regard.models.seq2seq import Seq2Seq

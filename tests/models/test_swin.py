@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.block import Block
 from regard.models.swin import PatchMerging, Swin
 from regard.tasks.starting import copy_body

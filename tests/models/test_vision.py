@@ -7,7 +7,7 @@ import torch
 import transformers
 from torch import nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.patches import PatchEmbedding, resample, sinusoidal_2d
 from regard.layers.positions import sinusoidal
 from regard.models.vision import VisionTransformer

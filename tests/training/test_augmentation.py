@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from regard.config import AugmentationSettings
+from regard.settings import AugmentationSettings
 from regard.data.keys import sample_keys, uniforms
 from regard.training.augmentation import Augmentation, beta_quantiles, quantile
 

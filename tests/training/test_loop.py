@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import DataState
 from regard.errors import RegardError
 from regard.experiment import read_recipe

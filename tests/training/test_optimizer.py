@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.config import ModelSettings, TrainingSettings
+from regard.settings import ModelSettings, TrainingSettings
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 from regard.training.optimizer import Optimizer, matrices_of_blocks

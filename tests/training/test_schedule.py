@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.config import TrainingSettings
+from regard.settings import TrainingSettings
 from regard.training.schedule import learning_rate
 
 

@@ -86,7 +86,7 @@ def _lengths(text: str) -> list[int]:
 
 def _mixers(text: str) -> list[str]:
     """The mixers in the order asked for; all of them if none is named."""
-    from regard.config import Mixer
+    from regard.settings import Mixer
 
     known = ["attention", "unfused", *(name for name in get_args(Mixer) if name != "attention")]
     names = [word.strip() for word in text.split(",")] if text.strip() else known

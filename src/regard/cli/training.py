@@ -45,7 +45,7 @@ def init(
 
     regard init translate > mine.toml
     """
-    from regard.config import TASKS
+    from regard.settings import TASKS
     from regard.recipes import starter_recipe
 
     if task not in TASKS:

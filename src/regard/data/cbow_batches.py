@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import EmbeddingSettings
+from regard.settings import EmbeddingSettings
 from regard.data.batch import Batch, DataState
 from regard.data.tokenizers import BYTES, END, SPECIALS, TextTokenizer
 from regard.errors import RegardError

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.config import DataSettings, ImageSettings
+from regard.settings import DataSettings, ImageSettings
 from regard.console import progress, warn
 from regard.data.idx_files import labels_looked_for
 from regard.data.image_entries import SPLITS, Content, Entry, NoLabel, Place, shown

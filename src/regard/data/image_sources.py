@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.console import warn
 from regard.data.idx_files import IdxFiles, is_idx_name, labels_beside, labels_looked_for, starts_as_idx
 from regard.data.image_archives import Archive

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from regard.config import DataSettings
+from regard.settings import DataSettings
 from regard.data.named import named_path
 from regard.data.pairs import LONGEST_LINE, SKIP_THEM, open_file, which_split
 from regard.errors import RegardError, UsageError

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import MaskingSettings
+from regard.settings import MaskingSettings
 from regard.data.batch import Batch
 from regard.data.text_batches import TextStream, rows_of
 from regard.data.tokenizers import PAD, SPECIALS

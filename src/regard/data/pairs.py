@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.config import DataSettings, FileList
+from regard.settings import DataSettings, FileList
 from regard.data.samples import english_german
 from regard.errors import RegardError
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.config import AugmentationSettings
+from regard.settings import AugmentationSettings
 from regard.data.batch import DataState
 from regard.data.image_batches import in_epochs
 from regard.data.image_cache import Images

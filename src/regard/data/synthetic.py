@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.config import SyntheticSettings
+from regard.settings import SyntheticSettings
 from regard.data.batch import DataState
 from regard.data.text_batches import TextBatch
 from regard.data.tokenizers import PAD, SPECIALS, START

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from regard.config import DataSettings, FileList
+from regard.settings import DataSettings, FileList
 from regard.data.pairs import open_file
 from regard.errors import RegardError, UsageError
 from regard.files import sha256

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.config import TokenizerSettings
+from regard.settings import TokenizerSettings
 from regard.errors import RegardError
 
 PAD, START, END = 0, 1, 2

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.config import DecodingSettings
+from regard.settings import DecodingSettings
 from regard.decoding.sampling import draw, truncate
 from regard.models.causal import Causal
 from regard.models.state import DecoderState

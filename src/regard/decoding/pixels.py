@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import DecodingSettings
+from regard.settings import DecodingSettings
 from regard.decoding.sampling import draw, truncate
 from regard.models.causal import Causal
 

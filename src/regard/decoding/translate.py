@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.config import DecodingSettings
+from regard.settings import DecodingSettings
 from regard.data.tokenizers import END, PAD, START, TextTokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.hypothesis import Hypothesis

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.config import RECURRENT, ModelSettings
+from regard.settings import RECURRENT, ModelSettings
 from regard.evaluation.process_memory import growth_during
 from regard.hardware import Hardware
 from regard.layers.attention import Attention

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.context import Context
 
 LARGEST_SUMS = 1 << 26  # numbers

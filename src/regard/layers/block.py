@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.config import RECURRENT, ModelSettings
+from regard.settings import RECURRENT, ModelSettings
 from regard.layers.additive import AdditiveAttention, AdditiveMemory
 from regard.layers.attention import Attention, MemoryKeys
 from regard.layers.context import Context, Memory

@@ -11,7 +11,7 @@ import math
 
 from torch import Tensor, nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.norm import make_norm
 from regard.layers.positions import Positions
 

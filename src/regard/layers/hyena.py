@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.context import Context, Memory
 from regard.layers.convolution import long_convolution
 from regard.layers.streaming import ModalConvolution, Modes, TiledConvolution

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.attention import Attention, KeyValueCache
 from regard.layers.context import Context, Memory, same_segment
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 
 
 def make_norm(settings: ModelSettings) -> nn.Module:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.norm import make_norm
 from regard.layers.positions import Positions, sinusoidal
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 
 
 class Positions(nn.Module):

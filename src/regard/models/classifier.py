@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.context import same_segment
 from regard.layers.embedding import token_embedding
 from regard.models.initialise import initialise

@@ -15,7 +15,7 @@ import math
 
 from torch import nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.hyena import ImplicitFilter
 from regard.layers.positions import Positions
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.embedding import token_embedding
 from regard.layers.norm import make_norm
 from regard.models.initialise import initialise

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from regard.config import RECURRENT, ModelSettings
+from regard.settings import RECURRENT, ModelSettings
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding

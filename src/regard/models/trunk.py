@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context
 from regard.layers.norm import make_norm

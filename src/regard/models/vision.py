@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.config import ModelSettings
+from regard.settings import ModelSettings
 from regard.layers.context import Context
 from regard.layers.patches import PatchEmbedding
 from regard.models.initialise import initialise

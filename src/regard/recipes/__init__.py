@@ -16,7 +16,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from regard.config import TASKS, Config, Settings, Task
+from regard.settings import TASKS, Config, Settings, Task
 from regard.errors import UsageError, did_you_mean
 
 

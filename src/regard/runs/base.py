@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from regard.config import Config, FileList
+from regard.settings import Config, FileList
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import RegardError
 from regard.evaluation.metrics import Evaluation

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard import console
-from regard.config import FileList
+from regard.settings import FileList
 from regard.data.labelled import LabelledSource, splits
 from regard.data.shards import LabelledShards, Ragged, cache_folder, tokenise_labelled
 from regard.errors import RegardError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from regard.config import FileList
+from regard.settings import FileList
 from regard.data.tokenizers import SPECIALS, TextTokenizer
 from regard.data.word_vectors import WordVectors
 from regard.errors import RegardError, UsageError

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard import console
-from regard.config import FileList
+from regard.settings import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
 from regard.data.images import BadImage, fit_pixels, read_image
 from regard.errors import RegardError

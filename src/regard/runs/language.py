@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from regard import console
-from regard.config import DecodingSettings
+from regard.settings import DecodingSettings
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.generate import generate
 from regard.errors import UsageError

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import FileList
+from regard.settings import FileList
 from regard.data.image_cache import Images, ImageSplits, image_splits, labelled_images
 from regard.data.images import BadImage, read_image
 from regard.data.palette import Palette

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from regard.config import FileList
+from regard.settings import FileList
 from regard.data.shards import cache_folder, tokenise_text
 from regard.data.text import TextSource
 from regard.errors import RegardError

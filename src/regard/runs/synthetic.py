@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from regard.config import FileList
+from regard.settings import FileList
 from regard.data.synthetic import chance, held_out, vocabulary_size
 from regard.errors import UsageError
 from regard.evaluation.metrics import Evaluation, Score

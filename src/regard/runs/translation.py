@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config import FileList
+from regard.settings import FileList
 from regard.data.pairs import PairSource, file_groups, not_empty, splits
 from regard.decoding.translate import Translation, Translator
 from regard.errors import RegardError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.config import Task
+from regard.settings import Task
 
 
 def task_class(task: Task) -> Any:

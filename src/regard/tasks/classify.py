@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import DataState
 from regard.data.labelled import LabelledSource, labels_of, splits
 from regard.data.labelled_batches import LabelledBatch, LabelledRows, LabelledStream, in_order

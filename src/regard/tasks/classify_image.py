@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import DataState
 from regard.data.image_batches import ImageBatch, ImageStream
 from regard.data.image_cache import Images, must_have_classes

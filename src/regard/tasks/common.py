@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from regard import console
-from regard.config import Config, ModelSettings
+from regard.settings import Config, ModelSettings
 from regard.explain.plots import training_curves
 from regard.hardware import Hardware, environment, peak_memory, seed_everything
 from regard.recipes import to_toml

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import DataState
 from regard.data.cbow_batches import Lexicon, WordBatch, WordStream
 from regard.data.word_vectors import WordVectors

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.data.image_cache import Images, ImageSplits, image_splits, left_out
 from regard.errors import RegardError
 from regard.explain.image_grid import save_image

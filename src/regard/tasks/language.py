@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.config import Config
+from regard.settings import Config
 from regard.data.text_batches import NextTokenStream, TextBatch, documents, in_order
 from regard.data.tokenizers import END, PAD, SPECIALS, START, TextTokenizer
 from regard.decoding.generate import generate

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.config import Config
+from regard.settings import Config
 from regard.data.masked_batches import MaskedBatch, MaskedStream, Masking, in_order
 from regard.data.text_batches import documents
 from regard.data.tokenizers import END, PAD, START, TextTokenizer

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import DataState
 from regard.data.image_cache import Images
 from regard.data.palette import Palette

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import DataState
 from regard.data.shards import cache_folder, tokenise_text
 from regard.data.text import TextSource, not_utf8

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import RegardError
 from regard.layers.embedding import Embedding

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.config import Config, SyntheticSettings
+from regard.settings import Config, SyntheticSettings
 from regard.data.batch import DataState
 from regard.data.synthetic import SyntheticStream, chance, held_out, spell, vocabulary_size
 from regard.data.text_batches import TextBatch

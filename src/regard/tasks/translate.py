@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import console
-from regard.config import Config, ModelSettings
+from regard.settings import Config, ModelSettings
 from regard.data.batch import DataState
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.pair_batches import PairBatch, PairStream, Rectangle, in_order

@@ -20,7 +20,7 @@ from scipy.special import betaincinv
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config import AugmentationSettings
+from regard.settings import AugmentationSettings
 from regard.data.keys import uniforms, whole
 from regard.training.image_operations import OPERATIONS, WHITE, change, channel_means
 

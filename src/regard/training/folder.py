@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config
+from regard.settings import Config
 from regard.errors import RegardError
 from regard.files import write_atomically
 from regard.recipes import from_toml, to_toml

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.data.batch import Batch, DataState
 from regard.errors import RegardError
 from regard.files import flush

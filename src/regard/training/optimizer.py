@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.config import TrainingSettings
+from regard.settings import TrainingSettings
 from regard.layers.block import Block
 from regard.layers.hyena import ImplicitFilter
 from regard.layers.patches import PatchEmbedding

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from regard.config import TrainingSettings
+from regard.settings import TrainingSettings
 
 
 def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:

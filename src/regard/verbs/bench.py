@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from regard import console
-from regard.config import SystemSettings
+from regard.settings import SystemSettings
 from regard.errors import RegardError, UsageError
 from regard.evaluation.cost import (
     LONG_STRETCH,

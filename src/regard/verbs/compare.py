@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import console
-from regard.config import Config
+from regard.settings import Config
 from regard.errors import RegardError, UsageError
 from regard.evaluation.compare import Outcome, Trained, compare, markdown_table, plain_table
 from regard.experiment import check_files

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.config import Config, SystemSettings
+from regard.settings import Config, SystemSettings
 from regard.console import warn
 from regard.data import labelled
 from regard.data.idx_files import is_idx_name

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from regard import console
-from regard.config import PACKABLE, Config, TrainingSettings
+from regard.settings import PACKABLE, Config, TrainingSettings
 from regard.errors import UsageError
 from regard.experiment import read_recipe, taking_over
 

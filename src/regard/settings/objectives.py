@@ -1,4 +1,4 @@
-"""Settings of one task each: what is hidden, guessed or made up."""
+"""What is hidden, guessed or made up: the sections of single tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.config.base import Positive, Settings, Share
+from regard.settings.base import Positive, Settings, Share
 
 
 class MaskingSettings(Settings):

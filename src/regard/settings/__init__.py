@@ -1,0 +1,82 @@
+"""The sections that tasks are set by: typed, frozen and closed.
+
+A task's own settings are a class in its file (`regard.tasks`), made of these sections. What a recipe leaves out takes
+the value given here. No file in this package imports torch.
+"""
+
+from regard.settings.base import FileList, Problem, Settings
+from regard.settings.data import DataSettings, ImageData, LabelledData, PairData, TextData
+from regard.settings.decoding import BeamSettings, GenerationSettings, SamplingSettings
+from regard.settings.images import AugmentationSettings, CropSettings, ImageSettings
+from regard.settings.model import (
+    CausalModel,
+    ImageModel,
+    ModelSettings,
+    SequenceModel,
+    TextClassifierModel,
+    TokenModel,
+    TranslationModel,
+)
+from regard.settings.objectives import EmbeddingSettings, MaskingSettings, PixelSettings, SyntheticSettings
+from regard.settings.parts import PartSettings
+from regard.settings.system import SystemSettings
+from regard.settings.task import NetworkSettings, TaskSettings
+from regard.settings.tokenizer import PairTokenizerSettings, TokenizerSettings
+from regard.settings.training import (
+    ImageClassifierTraining,
+    ImageTraining,
+    NetworkTraining,
+    PackedTraining,
+    PixelTraining,
+    RunningTextTraining,
+    TextClassifierTraining,
+    TextTraining,
+    TokenTraining,
+    TrainingSettings,
+    TranslationTraining,
+)
+
+__all__ = [
+    "AugmentationSettings",
+    "BeamSettings",
+    "CausalModel",
+    "CropSettings",
+    "DataSettings",
+    "EmbeddingSettings",
+    "FileList",
+    "GenerationSettings",
+    "ImageClassifierTraining",
+    "ImageData",
+    "ImageModel",
+    "ImageSettings",
+    "ImageTraining",
+    "LabelledData",
+    "MaskingSettings",
+    "ModelSettings",
+    "NetworkSettings",
+    "NetworkTraining",
+    "PackedTraining",
+    "PairData",
+    "PairTokenizerSettings",
+    "PartSettings",
+    "PixelSettings",
+    "PixelTraining",
+    "Problem",
+    "RunningTextTraining",
+    "SamplingSettings",
+    "SequenceModel",
+    "Settings",
+    "SyntheticSettings",
+    "SystemSettings",
+    "TaskSettings",
+    "TextClassifierModel",
+    "TextClassifierTraining",
+    "TextData",
+    "TextTraining",
+    "TokenModel",
+    "TokenTraining",
+    "TokenizerSettings",
+    "TrainingSettings",
+    "TranslationModel",
+    "TranslationTraining",
+]

@@ -1,0 +1,34 @@
+"""How a trained model writes: searching, or sampling."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from regard.settings.base import NotNegative, Positive, Settings
+
+
+class SamplingSettings(Settings):
+    """How the next token is drawn."""
+
+    temperature: float = Field(0.0, ge=0, description="above 0: sample; 0: the likeliest")
+    top_k: NotNegative = Field(0, description="sample from the k likeliest tokens; 0: from all")
+    top_p: float = Field(1.0, gt=0, le=1.0, description="sample from the likeliest tokens that sum to p")
+
+
+class BeamSettings(SamplingSettings):
+    """How translations are searched for."""
+
+    beam: int = Field(5, gt=0, le=1000, description="hypotheses kept; 1: greedy")
+    length_penalty: float = Field(0.6, ge=0, description="scores are divided by ((5 + length) / 6) ** this")
+    max_ratio: float = Field(2.0, gt=0, description="a translation has at most this times the source's tokens + 20")
+    batch_tokens: Positive = Field(4096, description="source tokens decoded together")
+
+
+class GenerationSettings(SamplingSettings):
+    """How texts are continued."""
+
+    min_p: float = Field(
+        0.0, ge=0, le=1.0, description="sample from tokens with this share of the likeliest's probability"
+    )
+    repetition_penalty: float = Field(1.0, ge=1.0, description="makes tokens already written less likely")
+    max_tokens: Positive = Field(200, description="most tokens written")

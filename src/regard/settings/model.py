@@ -1,0 +1,185 @@
+"""The shape of a model: what all have in common, and what only some have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from regard import registry
+from regard.settings.base import NotNegative, Positive, Problem, Share
+from regard.settings.parts import PartSection, registered
+
+
+class ModelSettings(PartSection):
+    """A stack of blocks."""
+
+    PARTS: ClassVar[dict[str, str]] = {"mixer": "mixers", "positions": "positions"}
+
+    layers: Positive = Field(6, description="blocks (of a translator: in the encoder, and in the decoder)")
+    width: Positive = Field(512, description="size of every token's vector (d)")
+    heads: Positive = Field(8, description="attention heads (h)")
+    key_value_heads: NotNegative = Field(
+        0, description="heads of keys and values, shared by groups of queries; 0: as heads"
+    )
+    key_width: NotNegative = Field(0, description="size of a query or key in one head; 0: width / heads")
+    value_width: NotNegative = Field(0, description="size of a value in one head; 0: width / heads")
+    feedforward: NotNegative = Field(2048, description="inner size of the feed-forward part; 0: none")
+    activation: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu"] = Field(
+        "relu", description="relu · relu2 (its square) · gelu · gelu-tanh (as in GPT-2) · silu (gated: SwiGLU)"
+    )
+    gated: bool = Field(False, description="gated feed-forward: activation(x W) * (x V)")
+    mixer: Annotated[str, registered("mixers")] = Field(
+        "attention",
+        description=f"how positions see each other: {' · '.join(registry.MIXERS)}; its own settings: [model.NAME]",
+    )
+    positions: Annotated[str, registered("positions")] = Field(
+        "sinusoidal", description=f"{' · '.join(registry.POSITIONS)} (sinusoidal-2d: of images; rotary: of attention)"
+    )
+    norm: Literal["pre", "post"] = Field("post", description="pre · post (as in the paper)")
+    norm_kind: Literal["layer", "rms"] = Field("layer", description="layer · rms (no mean, no bias)")
+    query_key_norm: bool = Field(False, description="normalise queries and keys in every head")
+    bias: bool = Field(True, description="biases in the attention projections")
+    feedforward_bias: bool = Field(True, description="biases in the feed-forward part")
+    embedding_norm: bool = Field(False, description="normalise embeddings before the first block, as BERT does")
+    dropout: Share = Field(0.1, description="on embeddings and on what each part adds")
+    attention_dropout: Share = Field(0.0, description="on the attention weights")
+    feedforward_dropout: Share = Field(0.0, description="inside the feed-forward part")
+    stochastic_depth: Share = Field(
+        0.0, description="chance to skip the last block's parts in training; less for those before it"
+    )
+    layer_scale: float = Field(
+        0.0, ge=0, description="what a part adds is multiplied by learned numbers that start here; 0: it is not"
+    )
+    initialisation: Literal["paper", "gpt2", "zero-out"] = Field(
+        "paper", description="paper (Xavier) · gpt2 (normal, .02) · zero-out (each part starts by adding nothing)"
+    )
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        if not (self.key_width and self.value_width) and self.width % self.heads:
+            raise ValueError(
+                f"heads = {self.heads} does not divide width = {self.width}; choose heads that divide it, "
+                "or set key_width and value_width"
+            )
+        if self.key_value_heads and self.heads % self.key_value_heads:
+            raise ValueError(
+                f"key_value_heads = {self.key_value_heads} does not divide heads = {self.heads}; "
+                "choose a number that divides it"
+            )
+        return self
+
+    def for_length(self, length: int) -> Self:
+        """With the mixer's own settings complete, for sequences of this many positions."""
+        return self.with_own("mixer", self.own("mixer", self.part("mixer").Settings).for_length(length))
+
+    def check_parts(self) -> Iterator[Problem]:
+        """What the parts themselves know: asked last, since their classes bring torch."""
+        for setting in self.PARTS:
+            yield from self.own(setting, self.part(setting).Settings).check(self)
+
+    @property
+    def head_key_width(self) -> int:
+        return self.key_width or self.width // self.heads
+
+    @property
+    def head_value_width(self) -> int:
+        return self.value_width or self.width // self.heads
+
+
+class SequenceModel(ModelSettings):
+    """A model over tokens."""
+
+    max_positions: Positive = Field(1024, description="longest sequence that learned positions can take")
+    scale_embeddings: bool = Field(True, description="multiply embeddings by the square root of width")
+
+
+class TokenModel(SequenceModel):
+    """A model that predicts tokens."""
+
+    tie_embeddings: Literal["all", "target", "none"] = Field(
+        "all", description="share tables: all (source, target, output) · target (target, output) · none"
+    )
+
+
+class CausalModel(TokenModel):
+    """A model that predicts the next token."""
+
+    logit_cap: float = Field(0.0, ge=0, description="logits are bent to stay within plus or minus this; 0: free")
+
+
+class TranslationModel(TokenModel):
+    """An encoder and a decoder."""
+
+    decoder_layers: NotNegative = Field(0, description="blocks in the decoder; 0: as many as `layers`")
+    cross: Literal["multihead", "additive", "none"] = Field(
+        "multihead",
+        description="how a decoder looks at the source: multihead · additive (Bahdanau) · none (recurrence: "
+        "only the last state passes)",
+    )
+
+    def check_parts(self) -> Iterator[Problem]:
+        yield from super().check_parts()
+        if self.cross == "none" and not self.part("mixer").starts_from_memory:
+            able = [name for name in registry.names("mixers") if registry.load("mixers", name).starts_from_memory]
+            yield Problem(
+                f'model.cross = "none" leaves a decoder with model.mixer = "{self.mixer}" nothing of the source',
+                f"use model.mixer = {' or '.join(able)}, or another cross",
+            )
+
+
+class TextClassifierModel(SequenceModel):
+    """A model that names the class of a text."""
+
+    causal: bool = Field(False, description="a classifier that reads only backwards, as a language model does")
+    pooling: Literal["first", "mean", "last"] = Field(
+        "mean", description="what a class is read from: first token · mean of all · last token"
+    )
+
+
+def _sides(value: int | list[int]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+class ImageModel(ModelSettings):
+    """A model over patches of images: ViT, or Swin where there are stages."""
+
+    patch: Positive | list[Positive] = Field(4, description="pixels to a side of a patch, or [height, width]")
+    stages: list[Positive] = Field(
+        [],
+        max_length=6,
+        description="Swin: blocks before each merging of patches, which doubles width and heads; [] is a plain ViT",
+    )
+    window: Positive = Field(64, description="Swin: patches to a side of a window")
+    registers: NotNegative = Field(0, le=1024, description="tokens beside the patches, to think in")
+    pooling: Literal["first", "mean", "both"] = Field(
+        "mean", description="what a class is read from: first (a class token) · mean of all · both"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stages_count_their_blocks(cls, tree: Any) -> Any:
+        stages = tree.get("stages") if isinstance(tree, dict) else None
+        counted = isinstance(stages, list) and stages and all(isinstance(n, int) and n > 0 for n in stages)
+        return {**tree, "layers": sum(stages)} if counted else tree
+
+    @field_validator("patch")
+    @classmethod
+    def _two_sides(cls, value: int | list[int]) -> int | list[int]:
+        if isinstance(value, list) and len(value) != 2:
+            raise ValueError(f"patch = {value} is not one side or two; write 4, or [2, 4] for height and width")
+        return value
+
+    @property
+    def patch_height(self) -> int:
+        return _sides(self.patch)[0]
+
+    @property
+    def patch_width(self) -> int:
+        return _sides(self.patch)[1]
+
+    def tokens(self, height: int, width: int) -> int:
+        """Of an image in a ViT: its patches, the class token and the registers."""
+        patches = (height // self.patch_height) * (width // self.patch_width)
+        return patches + (self.pooling in ("first", "both")) + self.registers

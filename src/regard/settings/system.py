@@ -1,0 +1,16 @@
+"""The machine that a model runs on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from regard.settings.base import NotNegative, Settings
+
+
+class SystemSettings(Settings):
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto · cpu · cuda · cuda:1")
+    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on CUDA")
+    compile: Literal["auto", "yes", "no"] = Field("auto", description="torch.compile; auto: on CUDA, for long runs")
+    threads: NotNegative = Field(0, description="CPU threads; 0: as torch chooses")
