@@ -1,4 +1,4 @@
-"""Verbs that measure: bench."""
+"""`regard bench`: what mixers cost on this machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def bench(
     asked, names = _lengths(lengths), _mixers(mixers)
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise UsageError(f"There is no device '{device}'.", "Nothing can run on it.", "Use auto, cpu, cuda or cuda:1.")
-    from regard.verbs import bench as benchmark
+    from regard.evaluation import bench as benchmark
 
     request = benchmark.Request(
         mixers=names,

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from regard.data.tokenizers import TextTokenizer
+import typer
+
+from regard.cli.app import JsonOption, app, show
+from regard.cli.lines import all_input
 from regard.errors import RegardError, UsageError
-from regard.explain import tokens
-from regard.verbs.lines import all_input
 
 TEXT_ALONE = "-"
 
 
-def describe(source: str, text: str | None, merges: bool, steps: int | None) -> tuple[dict[str, Any], str]:
+@app.command()
+def tokenize(
+    source: Annotated[
+        str, typer.Argument(help="A run, a tokenizer.json, or - to look at the text alone.", show_default=False)
+    ],
+    text: Annotated[
+        str | None, typer.Argument(help="The text; standard input if left out.", show_default=False)
+    ] = None,
+    merges: Annotated[bool, typer.Option("--merges", help="Show how pairs are joined, step by step.")] = False,
+    steps: Annotated[int | None, typer.Option(min=0, help="With -: at most this many merges.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the tokens of a text, with ids and byte positions.
+
+    With --merges, how byte-pair encoding gets there. `regard tokenize - aaabdaaabac --merges` learns merges
+    from the text itself.
+    """
+    content, shown = _describe(source, text, merges, steps)
+    show(content, as_json, lambda _: shown)
+
+
+def _describe(source: str, text: str | None, merges: bool, steps: int | None) -> tuple[dict[str, Any], str]:
     """What there is to tell, for scripts and for people."""
+    from regard.data.tokenizers import TextTokenizer
+    from regard.explain import tokens
+
     text = all_input() if text is None else text
     if text is None:
         raise UsageError("A text is missing.", "Its tokens are to be shown.", 'Add one: "A sentence."')
@@ -30,9 +55,9 @@ def describe(source: str, text: str | None, merges: bool, steps: int | None) -> 
     if steps is not None:
         raise UsageError("--steps has no effect here.", "The tokenizer's merges are learned already.", "Leave it out.")
     tokenizer = TextTokenizer.load(_file(Path(source)))
-    found = tokens.spans(tokenizer, text)
-    content: dict[str, Any] = {"text": text, "tokens": tokens.to_json(found)}
-    shown = tokens.show_tokens(found)
+    spans = tokens.spans(tokenizer, text)
+    content: dict[str, Any] = {"text": text, "tokens": tokens.to_json(spans)}
+    shown = tokens.show_tokens(spans)
     if merges:
         joined = tokens.merge_steps(tokenizer, text)
         content["merges"] = tokens.to_json(joined)

@@ -1,11 +1,11 @@
-"""`regard compare`: the same recipe in several variants, over several seeds, in one table.
+"""What `regard compare` does: the same recipe in several variants, over several seeds, in one table.
 
     runs/compare-RECIPE/
       plan.json                       what was asked, and how many steps each variant gets
       VARIANT/seed-K/                 an ordinary run folder; its messages are in seed-K.log beside it
       comparison.json  .md  .png      the result
 
-Everything is checked before the first training. The same command again goes on where it was stopped.
+Everything is checked before the first training. The same command again continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard import console
-from regard.settings import Config
-from regard.errors import RegardError, UsageError
-from regard.evaluation.compare import Outcome, Trained, compare, markdown_table, plain_table
-from regard.experiment import check_files
-from regard.files import write_atomically
-from regard.recipes import settings_of
-from regard.training.folder import RunFolder
-from regard.verbs.trainings import Signals, Training, locked, run_all, watch
-from regard.verbs.variants import (
+from regard import console, registry
+from regard.cli.trainings import Signals, Training, locked, run_all, watch
+from regard.cli.variants import (
     Request,
     Variant,
-    config_of,
     length_of,
     nothing_twice,
     rows_of_their_own,
     seeds_of,
+    settings_of,
     steps_of,
     variants_of,
 )
+from regard.errors import Interrupted, RegardError, UsageError
+from regard.evaluation.compare import Outcome, Trained, compare, markdown_table, plain_table
+from regard.files import write_atomically, writing
+from regard.recipes import flat
+from regard.run import check_files, read_recipe
+from regard.settings import TaskSettings
+from regard.training.folder import RunFolder, is_run
 
 # ---------------------------------------------------------------- from a recipe
 
@@ -46,16 +46,22 @@ def train_and_compare(request: Request) -> dict[str, Any]:
     """Train every variant with every seed, as far as it is not done, and compare."""
     variants, seeds = variants_of(request), seeds_of(request.seeds)
     nothing_twice(request, variants)
-    own = {variant.name: config_of(request, variant) for variant in variants}  # a mistake is told before any work
-    for config in own.values():
-        check_files(config)
+    own = {variant.name: settings_of(request, variant) for variant in variants}  # mistakes come before any work
+    for settings in own.values():
+        check_files(settings)
     shared = rows_of_their_own(request, variants, list(own.values()))
-    own = {variant.name: config_of(request, variant, shared) for variant in variants}
+    if shared:
+        own = {variant.name: settings_of(request, variant, shared) for variant in variants}
+    recipe_steps = read_recipe(request.recipe, (), request.data).training.steps
     folder = request.folder
     lengths = _read_plan(request, variants)
+
+    def length(variant: Variant, steps: int) -> list[str]:
+        return length_of(request, variant, own[variant.name], recipe_steps, steps)
+
     if request.budget_kind != "seconds":
         lengths = {
-            variant.name: length_of(request, variant, steps_of(request, own[variant.name])) for variant in variants
+            variant.name: length(variant, steps_of(request, own[variant.name])) for variant in variants
         }
 
     def to_train() -> list[Training]:
@@ -66,7 +72,7 @@ def train_and_compare(request: Request) -> dict[str, Any]:
             for training in _trainings(request, variant, [*shared, *lengths[variant.name]], seeds)
         ]
 
-    to_train()  # settings that do not fit, or folders that hold something else, are told of before any work
+    to_train()  # settings that do not fit, or folders that hold something else, are reported before any work
     _make(folder)
     signals = Signals()
     with locked(folder) as lock, signals.caught():
@@ -74,7 +80,8 @@ def train_and_compare(request: Request) -> dict[str, Any]:
         for variant in variants:
             if variant.name not in lengths:
                 try:
-                    lengths[variant.name] = _probe(request, variant, shared, signals, lock)
+                    steps, compiled = _probe(request, variant, shared, signals, lock)
+                    lengths[variant.name] = [*length(variant, steps), *compiled]
                 except _ProbeFailed as error:
                     failed |= {_label(variant, seed): str(error) for seed in seeds}
                 _stop_if_asked(signals, folder, variants, seeds)
@@ -89,13 +96,19 @@ def train_and_compare(request: Request) -> dict[str, Any]:
         Trained(
             variant.name,
             variant.overrides,
-            [Outcome.of(_run(folder, variant, seed)) for seed in seeds if _label(variant, seed) not in failed],
+            [Outcome.read(_run(folder, variant, seed)) for seed in seeds if _label(variant, seed) not in failed],
             {seed: failed[_label(variant, seed)] for seed in seeds if _label(variant, seed) in failed},
         )
         for variant in variants
     ]
     head = {"recipe": request.recipe, "settings": [*request.overrides, *shared], "budget": request.budget}
-    return _write(folder, head | compare(next(iter(own.values())).task, trained), trained)
+    task = next(iter(own.values())).task
+    return _write(folder, head | {"task": task} | compare(_metrics_of(task), trained), trained)
+
+
+def _metrics_of(task: str) -> tuple[str, ...]:
+    metrics: tuple[str, ...] = registry.load("tasks", task).about.metrics
+    return metrics
 
 
 # ---------------------------------------------------------------- how long
@@ -105,8 +118,8 @@ class _ProbeFailed(Exception):
     """A variant that cannot even be started."""
 
 
-def _probe(request: Request, variant: Variant, shared: Sequence[str], signals: Signals, lock: int) -> list[str]:
-    """Train for a moment to see the steady speed, and from it the settings for --seconds."""
+def _probe(request: Request, variant: Variant, shared: Sequence[str], signals: Signals, lock: int) -> tuple[int, list[str]]:
+    """Train for a moment to see the steady speed: the steps in --seconds, and what the training must be told."""
     assert request.budget
     seconds = request.budget[1]
     console.say(f"Measuring the speed of {variant.name} …")
@@ -128,10 +141,10 @@ def _probe(request: Request, variant: Variant, shared: Sequence[str], signals: S
         if pace is None:
             raise _ProbeFailed(error or "Its speed could not be measured.")
     steps = max(1, round(seconds / pace))
-    console.say(f"  {pace * 1000:,.1f} ms a step: {steps:,} steps in {seconds:,} seconds.")
+    console.say(f"  {pace * 1000:,.1f} ms per step: {steps:,} steps in {seconds:,} seconds.")
     # The run is to be as the probe was; by itself, a short one would not be compiled.
     compiled = any(line.startswith("Training ") and line.endswith(", compiled.") for line in lines)
-    return [*length_of(request, variant, steps), *(["system.compile=yes"] if compiled else [])]
+    return steps, ["system.compile=yes"] if compiled else []
 
 
 def _steady(run: Path, enough: float) -> float | None:
@@ -154,7 +167,7 @@ def _read_plan(request: Request, variants: Sequence[Variant]) -> dict[str, list[
     if not file.is_file():
         if folder.is_file() or (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
             raise RegardError(
-                f"'{folder}' is already there.", "It is not a comparison.", "Choose another place with --out DIR."
+                f"'{folder}' is already there.", "It is not a comparison.", "Choose another path with --out DIR."
             )
         return {}
     try:
@@ -193,35 +206,30 @@ def _write_plan(request: Request, variants: Sequence[Variant], plan: dict[str, l
 
 
 def _make(folder: Path) -> None:
-    try:
+    with writing(folder, "Choose a writable path with --out DIR."):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RegardError(
-            f"Cannot make the folder '{folder}'.", f"{error}", "Choose a writable place with --out DIR."
-        ) from None
 
 
 def _trainings(request: Request, variant: Variant, settings: Sequence[str], seeds: Sequence[int]) -> list[Training]:
     """What is still to be trained of a variant; an error if its folders hold something else."""
-    found = []
+    trainings = []
     for seed in seeds:
         more = [*settings, f"seed={seed}"]
-        config = config_of(request, variant, more)
         run = _run(request.folder, variant, seed)
-        started = (run / "config.toml").is_file()
-        if started and _finished(run, config):
+        started = is_run(run)
+        if started and _finished(run, settings_of(request, variant, more)):
             continue
         overrides = [*request.overrides, *variant.overrides, *more]
         whole = _command(request.recipe, *overrides, "--out", str(run), "--resume", *_data(request))
         command = _command(str(run), "--resume") if started else whole
-        found.append(Training(_label(variant, seed), command, run.with_name(f"seed-{seed}.log")))
-    return found
+        trainings.append(Training(_label(variant, seed), command, run.with_name(f"seed-{seed}.log")))
+    return trainings
 
 
-def _finished(run: Path, config: Config) -> bool:
+def _finished(run: Path, settings: TaskSettings) -> bool:
     """Whether a run is at its end; an error if it is of other settings."""
     folder = RunFolder.open(run)
-    before, now = flat(folder.read_config()), flat(config)
+    before, now = _settings(folder.read_settings()), _settings(settings)
     for key, value in now.items():
         if before.get(key, value) != value:
             raise UsageError(
@@ -231,17 +239,18 @@ def _finished(run: Path, config: Config) -> bool:
             )
     if not folder.summary.is_file():
         return False
-    stops_early = bool(config.training.patience)
-    return stops_early or folder.read_json("summary.json")["steps"] >= config.training.steps
+    stops_early = bool(settings.training.patience)
+    return stops_early or folder.read_json("summary.json")["steps"] >= settings.training.steps
 
 
-def flat(config: Config) -> dict[str, Any]:
-    """Every setting of a run, but for where tokenised data is kept."""
-    return {name: value for name, value in settings_of(config).items() if name != "data.cache"}
+def _settings(settings: TaskSettings) -> dict[str, Any]:
+    """Every setting of a run, except where tokenised data is cached."""
+    return {name: value for name, value in flat(settings).items() if name != "data.cache"}
 
 
 def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "regard", "train", *arguments, "--json"]
+    plugins = [word for plugin in registry.plugins() for word in ("--plugin", str(plugin.path))]
+    return [sys.executable, "-m", "regard", "train", *arguments, "--json", *plugins]
 
 
 def _data(request: Request) -> list[str]:
@@ -249,7 +258,7 @@ def _data(request: Request) -> list[str]:
 
 
 def _run(folder: Path, variant: Variant, seed: int) -> Path:
-    return folder / variant.place / f"seed-{seed}"
+    return folder / variant.folder / f"seed-{seed}"
 
 
 def _label(variant: Variant, seed: int) -> str:
@@ -259,12 +268,10 @@ def _label(variant: Variant, seed: int) -> str:
 def _stop_if_asked(signals: Signals, folder: Path, variants: Sequence[Variant], seeds: Sequence[int]) -> None:
     if not signals.asked:
         return
-    from regard.training.loop import Interrupted
-
     done = sum((_run(folder, variant, seed) / "summary.json").is_file() for variant in variants for seed in seeds)
     raise Interrupted(
-        f"{done} of {len(variants) * len(seeds)} trainings in '{folder}' are finished; those under way are saved. "
-        "Give the same command again to go on."
+        f"{done} of {len(variants) * len(seeds)} trainings in '{folder}' are finished; those running have saved a checkpoint. "
+        "Give the same command again to continue."
     )
 
 
@@ -273,76 +280,80 @@ def _stop_if_asked(signals: Signals, folder: Path, variants: Sequence[Variant], 
 
 def compare_runs(runs: Sequence[str], out: Path | None = None) -> dict[str, Any]:
     """The same table of runs that are trained already; those that differ only in their seed are one variant."""
-    places = {Path(run).resolve(): run for run in runs}
-    configs = {place: RunFolder.open(place).read_config() for place in places}
-    tasks = {config.task for config in configs.values()}
+    names = {Path(run).resolve(): run for run in runs}
+    settings = {path: RunFolder.open(path).read_settings() for path in names}
+    tasks = {each.task for each in settings.values()}
     if len(tasks) > 1:
         raise UsageError(
             f"These runs are of different tasks: {', '.join(sorted(tasks))}.",
-            "Their figures say different things.",
+            "Their metrics say different things.",
             "Give runs of one task.",
         )
     groups: dict[str, list[Path]] = {}
-    settings = {place: flat(config) for place, config in configs.items()}
-    for place, values in settings.items():
-        same = {key: value for key, value in values.items() if key not in ("seed", "recipe")}
-        groups.setdefault(json.dumps(same, sort_keys=True), []).append(place)
-    for listed in groups.values():
-        seeds = [configs[place].seed for place in listed]
+    for path, each in settings.items():
+        same = {key: value for key, value in _settings(each).items() if key not in ("seed", "recipe")}
+        groups.setdefault(json.dumps(same, sort_keys=True), []).append(path)
+    for paths in groups.values():
+        seeds = [settings[path].seed for path in paths]
         if len(set(seeds)) < len(seeds):
             raise UsageError(
-                f"Among {', '.join(str(place) for place in listed)} two have the same settings and seed.",
+                f"Among {', '.join(str(path) for path in paths)} two have the same settings and seed.",
                 "Together they would look surer than they are.",
                 "Leave one of them out.",
             )
-    firsts = [json.loads(key) for key in groups]
-    differing = [key for key in firsts[0] if any(values[key] != firsts[0][key] for values in firsts)]
-    if "model.mixer" in differing and "model.hyena_filter_length" in differing:
-        differing.remove("model.hyena_filter_length")  # follows from the mixer
+    values = [json.loads(key) for key in groups]
+    differing = _differing(values)
     trained = []
-    for values, listed in zip(firsts, groups.values(), strict=True):
-        overrides = [f"{key}={values[key]}" for key in differing]
-        short = " ".join(f"{key.rpartition('.')[2]}={values[key]}" for key in differing)
+    for own, paths in zip(values, groups.values(), strict=True):
+        overrides = [f"{key}={own[key]}" for key in differing if key in own]
+        short = " ".join(f"{key.rpartition('.')[2]}={own[key]}" for key in differing if key in own)
         # Few differences are the best name; many, or none, leave the folder's.
-        name = short if 1 <= len(differing) <= 3 else places[listed[0]]
-        trained.append(Trained(name, overrides, [Outcome.of(place) for place in listed]))
-    found = compare(tasks.pop(), trained)
+        name = short if 1 <= len(differing) <= 3 else names[paths[0]]
+        trained.append(Trained(name, overrides, [Outcome.read(path) for path in paths]))
+    task = tasks.pop()
+    result = {"task": task} | compare(_metrics_of(task), trained)
     if any(key.startswith("data.") for key in differing):
-        found["notes"].append("These runs differ in their data; figures on different held-out data do not compare.")
+        result["notes"].append("These runs differ in their data; metrics on different held-out data do not compare.")
     if out is None:
-        return found
+        return result
     _make(out)
-    return _write(out, found, trained)
+    return _write(out, result, trained)
+
+
+def _differing(values: Sequence[dict[str, Any]]) -> list[str]:
+    """The settings in which runs differ; where the mixers do, not the own settings of each."""
+    keys = list(dict.fromkeys(key for each in values for key in each))
+    differing = [key for key in keys if any(each.get(key) != values[0].get(key) for each in values)]
+    own = [key for key in differing if key.count(".") == 2]
+    return [key for key in differing if key not in own or "model.mixer" not in differing]
 
 
 # ---------------------------------------------------------------- the result
 
 
-def _write(folder: Path, found: dict[str, Any], trained: Sequence[Trained]) -> dict[str, Any]:
+def _write(folder: Path, result: dict[str, Any], trained: Sequence[Trained]) -> dict[str, Any]:
     """The result as JSON, Markdown and a picture."""
     # matplotlib is slow to load, and the trainings are to start from a small process.
     from regard.explain.comparison import comparison
 
-    order = [variant["name"] for variant in found["variants"]]
+    order = [variant["name"] for variant in result["variants"]]
     ranked = sorted(trained, key=lambda variant: order.index(variant.name))
     picture = folder / "comparison.png"
-    comparison(ranked, found["figure"], picture)
-    if picture.is_file():
-        found = found | {"picture": str(picture.resolve())}
-    found = found | {"folder": str(folder.resolve())}
-    lines = "\n".join(f"- {note}" for note in found["notes"])
-    picture_line = "\n![curves and final figures](comparison.png)\n" if "picture" in found else ""
-    text = f"# {folder.name}\n\n{markdown_table(found)}\n\n{lines}\n{picture_line}"
-    try:
-        write_atomically(folder / "comparison.json", json.dumps(found, indent=2, ensure_ascii=False).encode())
+    with writing(folder, "Free some room on the disk."):
+        comparison(ranked, result["metric"], picture)
+        if picture.is_file():
+            result = result | {"picture": str(picture.resolve())}
+        result = result | {"folder": str(folder.resolve())}
+        notes = "\n".join(f"- {note}" for note in result["notes"])
+        picture_line = "\n![curves and final metrics](comparison.png)\n" if "picture" in result else ""
+        text = f"# {folder.name}\n\n{markdown_table(result)}\n\n{notes}\n{picture_line}"
+        write_atomically(folder / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False).encode())
         write_atomically(folder / "comparison.md", text.encode())
-    except OSError as error:
-        raise RegardError(f"Cannot write to '{folder}'.", f"{error}", "Free some room on the disk.") from None
-    return found
+    return result
 
 
-def report(found: dict[str, Any]) -> str:
-    lines = [plain_table(found), "", *found["notes"]]
-    if "folder" in found:
-        lines += ["", found["folder"], *([found["picture"]] if "picture" in found else [])]
+def report(result: dict[str, Any]) -> str:
+    lines = [plain_table(result), "", *result["notes"]]
+    if "folder" in result:
+        lines += ["", result["folder"], *([result["picture"]] if "picture" in result else [])]
     return "\n".join(lines).rstrip()

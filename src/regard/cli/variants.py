@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from regard import console
-from regard.settings import PACKABLE, Config, TrainingSettings
 from regard.errors import UsageError
-from regard.experiment import read_recipe, taking_over
+from regard.run import read_recipe
+from regard.settings import TaskSettings
+from regard.tasks.starting import inherit_settings, starts_from
 
 VALIDATIONS = 8  # in a training whose length is not the recipe's
 MOST_SEEDS = 1000
@@ -58,7 +59,7 @@ class Variant:
     overrides: list[str]
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """Its name as a folder."""
         return re.sub(r"[^\w.=+-]+", "_", self.name).strip("._")[:100]
 
@@ -71,16 +72,16 @@ def variants_of(request: Request) -> list[Variant]:
             "--vary makes every combination of its values, --variant one variant at a time.",
             "For example: --vary model.width=64,128, or --variant 'narrow: model.width=64 model.layers=2'",
         )
-    found = _combinations(request.vary) if request.vary else [_named(text) for text in request.variants]
-    places = [variant.place for variant in found]
-    for variant in found:
-        if not variant.place or places.count(variant.place) > 1:
+    variants = _combinations(request.vary) if request.vary else [_named(text) for text in request.variants]
+    folders = [variant.folder for variant in variants]
+    for variant in variants:
+        if not variant.folder or folders.count(variant.folder) > 1:
             raise UsageError(
                 f"The variant '{variant.name}' needs a name of its own.",
                 "Each has a folder that is named after it, in letters and digits.",
                 "Give each variant once, or name it with --variant 'name: settings'.",
             )
-    return found
+    return variants
 
 
 def _combinations(vary: Sequence[str]) -> list[Variant]:
@@ -157,61 +158,58 @@ def _keys(overrides: Iterable[str]) -> set[str]:
     return {override.partition("=")[0].strip() for override in overrides}
 
 
-def config_of(request: Request, variant: Variant, more: Iterable[str] = ()) -> Config:
+def settings_of(request: Request, variant: Variant, more: Iterable[str] = ()) -> Any:
+    """The complete settings of a variant, with further overrides."""
     changes = [*request.overrides, *variant.overrides, *more]
-    config = read_recipe(request.recipe, changes, request.data)
-    return taking_over(config, changes) if config.training.start_from else config
+    settings = read_recipe(request.recipe, changes, request.data)
+    return inherit_settings(settings, changes) if starts_from(settings) else settings
 
 
-def rows_of_their_own(request: Request, variants: Sequence[Variant], configs: Sequence[Config]) -> list[str]:
+def rows_of_their_own(request: Request, variants: Sequence[Variant], settings: Sequence[Any]) -> list[str]:
     """Where one mixer needs a row for each sequence, all get it: an update is then of the same sentences for all."""
-    mixers = {config.model.mixer for config in configs}
-    extra = TrainingSettings.model_fields["packing"].json_schema_extra
-    concerned = not isinstance(extra, dict) or configs[0].task in cast(list[str], extra["tasks"])
     chosen = _keys([*request.overrides, *(override for variant in variants for override in variant.overrides)])
-    if not concerned or len(mixers) < 2 or mixers <= set(PACKABLE) or "training.packing" in chosen:
+    if "packing" not in type(settings[0].training).model_fields or "training.packing" in chosen:
         return []
-    alone = ", ".join(sorted(mixers - set(PACKABLE)))
-    console.say(f"One sequence a row for all variants (training.packing=no), because {alone} cannot share rows.")
+    shares_rows = {each.model.mixer: each.model.part("mixer").shares_rows for each in settings}
+    alone = sorted(mixer for mixer, shares in shares_rows.items() if not shares)
+    if len(shares_rows) < 2 or not alone:
+        return []
+    console.say(
+        f"One sequence per row for all variants (training.packing=no), because {', '.join(alone)} cannot share rows."
+    )
     return ["training.packing=no"]
 
 
 # ---------------------------------------------------------------- how long
 
 
-def steps_of(request: Request, config: Config) -> int:
+def steps_of(request: Request, settings: TaskSettings) -> int:
     """The steps that the budget allows a variant."""
     if not request.budget:
-        return config.training.steps
+        return settings.training.steps
     kind, amount = request.budget
-    if kind == "steps":
-        return amount
-    # An image counts as the tokens that it is read as.
-    in_a_step = config.batch_size * (config.row[1] if config.task in ("classify-image", "pixels") else 1)
-    return max(1, round(amount / in_a_step))
+    return amount if kind == "steps" else max(1, round(amount / settings.tokens_per_step))
 
 
-def length_of(request: Request, variant: Variant, steps: int) -> list[str]:
-    """The settings for a training of so many steps; none where they are the recipe's own.
+def length_of(request: Request, variant: Variant, settings: TaskSettings, before: int, steps: int) -> list[str]:
+    """The overrides for a training of this many steps; none where they are the recipe's own, `before`.
 
     Eight validations; a warm-up of at most a tenth; what is averaged stays the same share of the training. What
     the command sets itself stays as it is.
     """
-    before = read_recipe(request.recipe, (), request.data).training.steps
-    chosen = _keys([*request.overrides, *variant.overrides])
-    training = config_of(request, variant).training
+    chosen, training = _keys([*request.overrides, *variant.overrides]), settings.training
     if steps == before:
         return []
-    found = {"training.steps": steps, "training.warmup": min(training.warmup, steps // 10)}
-    found["training.log_every"] = min(training.log_every, max(1, steps // 20))
+    changes = {"training.steps": steps, "training.warmup": min(training.warmup, steps // 10)}
+    changes["training.log_every"] = min(training.log_every, max(1, steps // 20))
     if not chosen & {"training.validate_every", "training.save_every"}:
         every = math.ceil(steps / VALIDATIONS)
         save = 0
         if training.average_checkpoints:
             save = max(1, round(training.checkpoint_every * steps / before))
             every = save * math.ceil(every / save)
-        found |= {"training.validate_every": every, "training.save_every": save}
-    listed = [f"{key}={value}" for key, value in found.items() if key not in chosen]
+        changes |= {"training.validate_every": every, "training.save_every": save}
+    listed = [f"{key}={value}" for key, value in changes.items() if key not in chosen]
     if training.ema and "training.ema" not in chosen:
         listed.append(f"training.ema={max(0.0, round(1 - (1 - training.ema) * before / steps, 6))}")
     return listed
