@@ -19,15 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.settings import MaskingSettings
 from regard.data.batch import Batch
-from regard.data.text_batches import TextStream, rows_of
+from regard.data.text_batches import Starts, TextStream, cut_rows
 from regard.data.tokenizers import PAD, SPECIALS
+from regard.settings import MaskingSettings
 
 
 @dataclass(frozen=True)
 class MaskedBatch(Batch):
-    """The labels are the tokens that stood at `places`."""
+    """The labels [B, M] are the tokens that stood at `places`."""
 
     tokens_BT: Tensor
     places_BM: Tensor
@@ -59,20 +59,18 @@ class Masking:
 
 
 class MaskedStream(TextStream[MaskedBatch]):
-    """The endless stream of training batches, from any state on."""
-
     def __init__(self, ids: NDArray[Any], rows: int, length: int, seed: int, masking: Masking):
         super().__init__(ids, rows, length, seed)
         self.masking = masking
 
-    def batch(self, starts: list[int], epoch: int, place: int) -> MaskedBatch:
-        generator = np.random.default_rng([self.seed, epoch, place])
-        return self.masking.hide(rows_of(self.ids, starts, self.length), generator)
+    def batch(self, starts: Starts, epoch: int, last: int) -> MaskedBatch:
+        generator = np.random.default_rng([self.seed, epoch, last])
+        return self.masking.hide(cut_rows(self.ids, starts, self.length), generator)
 
 
 def in_order(ids: NDArray[Any], rows: int, length: int, masking: Masking) -> Iterator[MaskedBatch]:
     """The text row by row, hidden always in the same way: for validation. An unfilled last row is left out."""
     length = min(length, len(ids))
-    starts = list(range(0, len(ids) - length + 1, max(length, 1)))
+    starts = np.arange(0, len(ids) - length + 1, max(length, 1))
     for first in range(0, len(starts), rows):
-        yield masking.hide(rows_of(ids, starts[first : first + rows], length), np.random.default_rng([0, first]))
+        yield masking.hide(cut_rows(ids, starts[first : first + rows], length), np.random.default_rng([0, first]))
