@@ -57,7 +57,7 @@ class Lexicon:
 
     @classmethod
     def from_text(cls, ids: NDArray[Any], tokenizer: TextTokenizer, minimum_count: int) -> Lexicon:
-        """The words of a text that occur this often. Tokens with the same letters, such as "king" and " king", are one word."""
+        """The words that occur this often. Tokens with the same letters, such as "king" and " king", are one word."""
         token_counts = np.zeros(tokenizer.size, np.int64)
         for start in range(0, len(ids), BLOCK):
             token_counts += np.bincount(ids[start : start + BLOCK], minlength=tokenizer.size)

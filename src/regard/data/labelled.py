@@ -204,8 +204,8 @@ def _csv_records(file: BinaryIO, path: Path, settings: LabelledData) -> Iterator
     """
     encoding = "utf-8-sig" if settings.encoding == "utf-8" else settings.encoding
     csv.field_size_limit(LONGEST_LINE)  # Python's own limit of 131,072 is short for a document
-    text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
-    reader = csv.reader(text, strict=True)
+    lines = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+    reader = csv.reader(lines, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
     except csv.Error:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.data import packed
 from regard.data.batch import Batch
-from regard.data.packed import WindowRows, PackedShape, PackedStream, flat, placements
+from regard.data.packed import PackedShape, PackedStream, WindowRows, flat, placements
 from regard.data.packing import Rows, pack, rows_of_length
 from regard.data.ragged import spread
 from regard.data.tokenised import TokenisedTexts

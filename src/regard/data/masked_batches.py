@@ -27,10 +27,10 @@ from regard.settings import MaskingSettings
 
 @dataclass(frozen=True)
 class MaskedBatch(Batch):
-    """The labels [B, M] are the tokens that stood at `places`."""
+    """The labels [B, M] are the tokens that stood at `positions`."""
 
     tokens_BT: Tensor
-    places_BM: Tensor
+    positions_BM: Tensor
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class Masking:
         count = max(1, round(self.settings.share * length))
         order_BT = generator.random((rows, length))
         order_BT[tokens_BT < len(SPECIALS)] = 2.0  # never hidden
-        places_BM = np.sort(np.argpartition(order_BT, count - 1, axis=1)[:, :count], axis=1)
-        labels_BM = np.take_along_axis(tokens_BT, places_BM, axis=1)
+        positions_BM = np.sort(np.argpartition(order_BT, count - 1, axis=1)[:, :count], axis=1)
+        labels_BM = np.take_along_axis(tokens_BT, positions_BM, axis=1)
         ordinary_BM = labels_BM >= len(SPECIALS)
         fate_BM = generator.random((rows, count))
         others_BM = generator.integers(len(SPECIALS), self.vocabulary, (rows, count))
         hidden_BM = np.where(fate_BM < self.settings.random, others_BM, self.vocabulary)
         same_BM = (fate_BM >= 1 - self.settings.same) | ~ordinary_BM
         hidden_BT = tokens_BT.copy()
-        np.put_along_axis(hidden_BT, places_BM, np.where(same_BM, labels_BM, hidden_BM), axis=1)
+        np.put_along_axis(hidden_BT, positions_BM, np.where(same_BM, labels_BM, hidden_BM), axis=1)
         labels_BM = np.where(ordinary_BM, labels_BM, PAD)
-        return MaskedBatch(*(torch.from_numpy(array) for array in (labels_BM, hidden_BT, places_BM)))
+        return MaskedBatch(*(torch.from_numpy(array) for array in (labels_BM, hidden_BT, positions_BM)))
 
 
 class MaskedStream(TextStream[MaskedBatch]):

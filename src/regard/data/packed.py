@@ -117,9 +117,7 @@ class PackedStream(Stream[PackedWindow[Samples], AnyBatch]):
         return PackedWindow(samples, [blocks[block] for block in generator.permutation(len(blocks))])
 
     def collate(self, parts: list[Part[PackedWindow[Samples]]]) -> AnyBatch:
-        return self.shape.batch(
-            [(part.window.samples, part.window.blocks[part.slice]) for part in parts]
-        )
+        return self.shape.batch([(part.window.samples, part.window.blocks[part.slice]) for part in parts])
 
     def _order(self, epoch: int) -> NDArray[np.int32]:
         """The permutation of an epoch; the last one is remembered, since its windows are opened in turn."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.data import packed
 from regard.data.batch import Batch
 from regard.data.bpe_dropout import BpeDropout
-from regard.data.packed import WindowRows, PackedShape, PackedStream, Placement, flat, placements
+from regard.data.packed import PackedShape, PackedStream, Placement, WindowRows, flat, placements
 from regard.data.packing import Rows, pack, rows_of_length
 from regard.data.ragged import Ragged, spread
 from regard.data.tokenised import TokenisedPairs

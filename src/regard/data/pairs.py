@@ -55,9 +55,7 @@ class PairSource:
         # The same files in other groups are other pairs: two aligned files, or two TSVs.
         groups = [len(paths) for paths in self.corpora]
         files = (path for paths in self.corpora for path in paths)
-        return fingerprint(
-            files, self.name, self.division, self.settings.columns, self.settings.bad_lines, groups
-        )
+        return fingerprint(files, self.name, self.division, self.settings.columns, self.settings.bad_lines, groups)
 
 
 def pair_splits(data: PairData) -> dict[str, PairSource]:

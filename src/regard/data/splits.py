@@ -9,7 +9,7 @@ samples move none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -53,7 +53,7 @@ def divided(named: Mapping[str, Files], share: float) -> dict[str, tuple[Files, 
     }
 
 
-def named_path(listed: str | list[str], root: str, key: str, example: str) -> Path:
+def named_path(listed: str | Sequence[str], root: str, key: str, example: str) -> Path:
     """The path of one entry of a plain list, such as `data.train`; `example` is how such a list is written."""
     if not isinstance(listed, str):
         raise UsageError(

@@ -148,13 +148,13 @@ def _recall(settings: SyntheticSettings, rows: int, generator: np.random.Generat
 
 
 def _recall_one_shot(settings: SyntheticSettings, rows: int, generator: np.random.Generator) -> tuple[Ids, Flags]:
-    """Every key once with its value, in random order and at random places; then one of the keys again."""
+    """Every key once with its value, in random order and at random positions; then one of the keys again."""
     count = settings.vocabulary // 2
     keys_BK = _dictionaries(rows, count, generator)
     values_BK = _dictionaries(rows, count, generator)
-    # Each pair is one of the `places` things in a row, the others being marks; a pair moves what follows it by one.
-    places = settings.length - 2 - count
-    chosen_BK = generator.random((rows, places)).argsort(1)[:, :count]
+    # Each pair is one of `things` in a row, the others being marks; a pair moves what follows it by one.
+    things = settings.length - 2 - count
+    chosen_BK = generator.random((rows, things)).argsort(1)[:, :count]
     starts_BK = np.sort(chosen_BK, axis=1) + np.arange(count)
     tokens_BS = np.full((rows, settings.length), MARK)
     np.put_along_axis(tokens_BS, starts_BK, FIRST + keys_BK, axis=1)
