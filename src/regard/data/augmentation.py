@@ -20,9 +20,9 @@ from scipy.special import betaincinv
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.settings import AugmentationSettings
+from regard.data.image_operations import OPERATIONS, WHITE, change, channel_means
 from regard.data.keys import uniforms, whole
-from regard.training.image_operations import OPERATIONS, WHITE, change, channel_means
+from regard.settings import AugmentationSettings, CropSettings
 
 ERASED_AREA = (0.02, 0.33)  # of the image
 ERASED_SHAPE = 0.3  # the least ratio of the shorter side to the longer
@@ -89,24 +89,13 @@ class Augmentation(nn.Module):
         settings = self.settings
         u_NB = uniforms(keys_B, ROUNDS + 3 * settings.operations)
         if settings.crop or settings.flip:
-            pixels_BHWC = self.cropped_and_flipped(pixels_BHWC, u_NB)
+            pixels_BHWC = crop_and_flip(pixels_BHWC, keys_B, settings)
         x_BCHW = pixels_BHWC.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
         for first in range(ROUNDS, len(u_NB), 3):
             which_B, size_B, sign_B = u_NB[first : first + 3]
             amount_B = settings.strength * size_B * ((sign_B < 0.5) * 2 - 1)
             x_BCHW = change(x_BCHW, whole(which_B, len(OPERATIONS)), amount_B)
         return self.erased(x_BCHW, u_NB) if settings.erase else x_BCHW
-
-    def cropped_and_flipped(self, pixels_BHWC: Tensor, u_NB: Tensor) -> Tensor:
-        """A part of the image with a black edge around it, or the mirror image of that part."""
-        edge, device = self.settings.crop, pixels_BHWC.device
-        padded_BHWC = F.pad(pixels_BHWC, (0, 0, edge, edge, edge, edge))
-        x_W = torch.arange(self.width, device=device)
-        flipped_B1 = (u_NB[FLIP] < self.settings.flip)[:, None]
-        from_x_BW = whole(u_NB[LEFT], 2 * edge + 1)[:, None] + torch.where(flipped_B1, self.width - 1 - x_W, x_W)
-        from_y_BH = whole(u_NB[TOP], 2 * edge + 1)[:, None] + torch.arange(self.height, device=device)
-        image_B = torch.arange(len(pixels_BHWC), device=device)
-        return padded_BHWC[image_B[:, None, None], from_y_BH[:, :, None], from_x_BW[:, None, :]]
 
     def erased(self, x_BCHW: Tensor, u_NB: Tensor) -> Tensor:
         """A rectangle in the image's mean colour. One longer than the image is made shorter and wider."""
@@ -147,6 +136,19 @@ class Augmentation(nn.Module):
         return (in_rows_BH[:, :, None] & in_columns_BW[:, None, :])[:, None]
 
 
+def crop_and_flip(pixels_BHWC: Tensor, keys_B: Tensor, settings: CropSettings) -> Tensor:
+    """A part of each image with a black edge around it, or the mirror image of that part: [B, H, W, C]."""
+    (images, height, width, _), edge, device = pixels_BHWC.shape, settings.crop, pixels_BHWC.device
+    u_NB = uniforms(keys_B, 1 + max(TOP, LEFT, FLIP))
+    padded_BHWC = F.pad(pixels_BHWC, (0, 0, edge, edge, edge, edge))
+    x_W = torch.arange(width, device=device)
+    flipped_B1 = (u_NB[FLIP] < settings.flip)[:, None]
+    from_x_BW = whole(u_NB[LEFT], 2 * edge + 1)[:, None] + torch.where(flipped_B1, width - 1 - x_W, x_W)
+    from_y_BH = whole(u_NB[TOP], 2 * edge + 1)[:, None] + torch.arange(height, device=device)
+    image_B = torch.arange(images, device=device)
+    return padded_BHWC[image_B[:, None, None], from_y_BH[:, :, None], from_x_BW[:, None, :]]
+
+
 def beta_quantiles(a: float) -> Tensor:
     """Beta(a, a) at even steps of its distribution function, from 0 to 1: [Q]. All 0 where a is 0."""
     steps_Q = np.linspace(0, 1, QUANTILES + 1)
@@ -155,6 +157,6 @@ def beta_quantiles(a: float) -> Tensor:
 
 def quantile(table_Q: Tensor, uniform_B: Tensor) -> Tensor:
     """What share `uniform` of the numbers lie below, straight between the entries of the table: [B]."""
-    place_B = uniform_B * (len(table_Q) - 1)
-    before_B = place_B.long()
-    return torch.lerp(table_Q[before_B], table_Q[before_B + 1], place_B - before_B)
+    at_B = uniform_B * (len(table_Q) - 1)
+    before_B = at_B.long()
+    return torch.lerp(table_Q[before_B], table_Q[before_B + 1], at_B - before_B)
