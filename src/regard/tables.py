@@ -25,9 +25,7 @@ def text_table(head: Row, rows: Sequence[Row], align: str = "") -> str:
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     for name, side in zip(head, align, strict=True):
-        table.add_column(
-            Text(name), justify="left" if side == "<" else "right", no_wrap=side == ">", overflow="fold"
-        )
+        table.add_column(Text(name), justify="left" if side == "<" else "right", no_wrap=side == ">", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     needed = [NARROWEST if side == "<" else width for side, width in zip(align, _widths(head, rows), strict=True)]

@@ -41,9 +41,7 @@ def _baseline(name: str, bag: Any, classifier: Any, train: Sequence[Example], te
     true_N = [example.label for example in test]
     predicted_N = classifier.predict(bag.transform(example.text for example in test))
     seconds = time.perf_counter() - start
-    return Baseline(
-        name, accuracy(true_N, predicted_N), macro_f1(true_N, predicted_N), seconds, len(bag.vocabulary_)
-    )
+    return Baseline(name, accuracy(true_N, predicted_N), macro_f1(true_N, predicted_N), seconds, len(bag.vocabulary_))
 
 
 def samples_per_length(train: Sequence[Example]) -> float:

@@ -171,15 +171,15 @@ def _notes(metric: str, differences: Sequence[dict[str, Any]]) -> list[str]:
         notes.append("One seed of a variant cannot tell a difference from noise; train three or more.")
     for name in dict.fromkeys(pair["better"] for pair in tested):
         own = [pair for pair in tested if pair["better"] == name]
-        real = [f"{pair['worse']} by {_short(pair['by'])} ({_chance(pair['p'])})" for pair in own if pair["beyond_noise"]]
+        real = [
+            f"{pair['worse']} by {_short(pair['by'])} ({_chance(pair['p'])})" for pair in own if pair["beyond_noise"]
+        ]
         alike = [f"{pair['worse']} ({_chance(pair['p'])})" for pair in own if not pair["beyond_noise"]]
         said = [f"better {metric.replace('_', ' ')} than {', '.join(real)}"] if real else []
         said += [f"no clear difference from {', '.join(alike)}"] if alike else []
         notes.append(f"{name}: {'; '.join(said)}.")
     if len(tested) > 3:
-        notes.append(
-            f"{len(differences)} pairs were compared; noise alone makes one pair in twenty look different."
-        )
+        notes.append(f"{len(differences)} pairs were compared; noise alone makes one pair in twenty look different.")
     return notes
 
 
