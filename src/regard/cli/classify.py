@@ -93,11 +93,11 @@ def _classify_images(
 
 
 def _shown_image(name: str, guess: Guess | None, top: int, as_json: bool) -> str:
-    from regard.data.image_entries import printable
+    from regard.data.image_entries import shown
 
     if as_json:
         return _json("image", name, guess, top)
-    return printable(name) + "".join(f"\t{label}\t{p:.4f}" for label, p in (guess.all[:top] if guess else [])) + "\n"
+    return shown(name) + "".join(f"\t{label}\t{p:.4f}" for label, p in (guess.all[:top] if guess else [])) + "\n"
 
 
 def _shown(text: str, guess: Guess | None, top: int, as_json: bool) -> str:

@@ -32,11 +32,12 @@ from regard.cli.variants import (
     variants_of,
 )
 from regard.errors import Interrupted, RegardError, UsageError
-from regard.evaluation.compare import Outcome, Trained, compare, markdown_table, plain_table
+from regard.evaluation.compare import Outcome, TrainedVariant, compare, comparison_table
 from regard.files import write_atomically, writing
 from regard.recipes import flat
 from regard.run import check_files, read_recipe
 from regard.settings import TaskSettings
+from regard.tables import markdown_table, text_table
 from regard.training.folder import RunFolder, is_run
 
 # ---------------------------------------------------------------- from a recipe
@@ -93,17 +94,17 @@ def train_and_compare(request: Request) -> dict[str, Any]:
         failed |= run_all(trainings, request.parallel, signals, lock, done)
         _stop_if_asked(signals, folder, variants, seeds)
     trained = [
-        Trained(
+        TrainedVariant(
             variant.name,
             variant.overrides,
-            [Outcome.read(_run(folder, variant, seed)) for seed in seeds if _label(variant, seed) not in failed],
+            [_outcome(_run(folder, variant, seed)) for seed in seeds if _label(variant, seed) not in failed],
             {seed: failed[_label(variant, seed)] for seed in seeds if _label(variant, seed) in failed},
         )
         for variant in variants
     ]
     head = {"recipe": request.recipe, "settings": [*request.overrides, *shared], "budget": request.budget}
     task = next(iter(own.values())).task
-    return _write(folder, head | {"task": task} | compare(_metrics_of(task), trained), trained)
+    return _write(folder, head | compare(task, trained, _metrics_of(task)), trained)
 
 
 def _metrics_of(task: str) -> tuple[str, ...]:
@@ -257,6 +258,11 @@ def _data(request: Request) -> list[str]:
     return ["--data", str(request.data)] if request.data else []
 
 
+def _outcome(path: Path) -> Outcome:
+    folder = RunFolder.open(path)
+    return Outcome.from_run(path, folder.read_json("summary.json"), folder.read_metrics())
+
+
 def _run(folder: Path, variant: Variant, seed: int) -> Path:
     return folder / variant.folder / f"seed-{seed}"
 
@@ -309,9 +315,9 @@ def compare_runs(runs: Sequence[str], out: Path | None = None) -> dict[str, Any]
         short = " ".join(f"{key.rpartition('.')[2]}={own[key]}" for key in differing if key in own)
         # Few differences are the best name; many, or none, leave the folder's.
         name = short if 1 <= len(differing) <= 3 else names[paths[0]]
-        trained.append(Trained(name, overrides, [Outcome.read(path) for path in paths]))
+        trained.append(TrainedVariant(name, overrides, [_outcome(path) for path in paths]))
     task = tasks.pop()
-    result = {"task": task} | compare(_metrics_of(task), trained)
+    result = compare(task, trained, _metrics_of(task))
     if any(key.startswith("data.") for key in differing):
         result["notes"].append("These runs differ in their data; metrics on different held-out data do not compare.")
     if out is None:
@@ -331,29 +337,29 @@ def _differing(values: Sequence[dict[str, Any]]) -> list[str]:
 # ---------------------------------------------------------------- the result
 
 
-def _write(folder: Path, result: dict[str, Any], trained: Sequence[Trained]) -> dict[str, Any]:
+def _write(folder: Path, result: dict[str, Any], trained: Sequence[TrainedVariant]) -> dict[str, Any]:
     """The result as JSON, Markdown and a picture."""
     # matplotlib is slow to load, and the trainings are to start from a small process.
-    from regard.explain.comparison import comparison
+    from regard.explain.comparison import draw_comparison
 
     order = [variant["name"] for variant in result["variants"]]
     ranked = sorted(trained, key=lambda variant: order.index(variant.name))
     picture = folder / "comparison.png"
     with writing(folder, "Free some room on the disk."):
-        comparison(ranked, result["metric"], picture)
+        draw_comparison(ranked, result["metric"], picture)
         if picture.is_file():
             result = result | {"picture": str(picture.resolve())}
         result = result | {"folder": str(folder.resolve())}
         notes = "\n".join(f"- {note}" for note in result["notes"])
         picture_line = "\n![curves and final metrics](comparison.png)\n" if "picture" in result else ""
-        text = f"# {folder.name}\n\n{markdown_table(result)}\n\n{notes}\n{picture_line}"
+        text = f"# {folder.name}\n\n{markdown_table(*comparison_table(result))}\n\n{notes}\n{picture_line}"
         write_atomically(folder / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False).encode())
         write_atomically(folder / "comparison.md", text.encode())
     return result
 
 
 def report(result: dict[str, Any]) -> str:
-    lines = [plain_table(result), "", *result["notes"]]
+    lines = [text_table(*comparison_table(result)), "", *result["notes"]]
     if "folder" in result:
         lines += ["", result["folder"], *([result["picture"]] if "picture" in result else [])]
     return "\n".join(lines).rstrip()

@@ -22,7 +22,7 @@ def demo(
 def _train_and_show(out: Path) -> dict[str, Any]:
     """Train the recipe `demo`, or take the run that is there, and show what it can do."""
     from regard import console
-    from regard.data import pairs
+    from regard.data.pairs import pair_splits
     from regard.explain.translation import draw_alignment
     from regard.run import load, train
 
@@ -31,7 +31,7 @@ def _train_and_show(out: Path) -> dict[str, Any]:
     else:
         train("demo", out=out, resume=True)
     run = load(out)
-    examples = [pair for _, pair in zip(range(5), pairs.splits(run.settings.data)["test"], strict=False)]
+    examples = [pair for _, pair in zip(range(5), pair_splits(run.settings.data)["test"], strict=False)]
     translations = run.translate([source for source, _ in examples])
     picture = run.folder.plots / "alignment.png"
     draw_alignment(run.traced(max((source for source, _ in examples), key=len)), picture)

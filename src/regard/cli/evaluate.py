@@ -10,6 +10,8 @@ import typer
 from regard.cli.app import DeviceOption, JsonOption, MovedDataOption, RunArgument, app, show
 from regard.errors import RegardError, UsageError
 
+FINE = ("loss", "bits_per_byte", "bits_per_pixel")  # metrics whose fourth digit counts
+
 
 @app.command()
 def evaluate(
@@ -67,12 +69,13 @@ def evaluate(
         lines = []
         for score in result.scores:
             spread = " ({:.2f} to {:.2f})".format(*score.interval) if score.interval is not None else ""
-            lines.append(f"{score.name:<15} {score.value:8.{score.digits}f}{spread}   {score.signature}")
+            digits = 4 if score.name in FINE else 2
+            lines.append(f"{score.name:<15} {score.value:8.{digits}f}{spread}   {score.signature}")
         return "\n".join([*lines, *result.notes])
 
     content = {
         "run": str(run),
-        result.counted: result.count,
+        result.unit: result.count,
         "metrics": result.metrics,
         "scores": [score.to_json() for score in result.scores],
     }

@@ -58,7 +58,7 @@ def explain(
         if what == "toeplitz":
             from regard.explain.convolutions import draw_convolutions
 
-            shown = draw_convolutions(loaded.model, task.settings.model, output)
+            shown = draw_convolutions(loaded.model, task.settings.width, output)
         else:
             shown = loaded.explain(text, output, what, target)  # type: ignore[attr-defined]
     show({"picture": str(output.resolve())} | shown, as_json, lambda content: content["picture"])

@@ -222,7 +222,7 @@ def _draw_images(
     decoding: dict[str, Any],
 ) -> dict[str, Any]:
     """Draw images, or continue those given, and write them as one picture."""
-    from regard.explain.completions import draw_completions
+    from regard.explain.completions import save_completions
     from regard.explain.image_grid import save_grid
 
     result: dict[str, Any] = {"picture": str(output.resolve()), "seed": seed}
@@ -235,7 +235,7 @@ def _draw_images(
         rows = run.kept_rows(share)
         completed = run.complete(images, share, count, seed, **decoding)
         with writing(output, "Choose a writable path with -o."):
-            draw_completions(images, completed, rows, output)
+            save_completions(images, completed, rows, output)
         result |= {"completed": [str(path) for path in complete], "kept_rows": rows}
     else:
         drawn = run.sample(count, seed, **decoding)

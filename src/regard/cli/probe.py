@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -36,20 +36,8 @@ def probe(
     picture = output or task.folder.plots / "probe.png"
     with writing(picture, "Choose a writable path with -o."):
         result = load_weights(task, device).probe(train, test, picture)  # type: ignore[attr-defined]
-    show({"run": str(run)} | result | {"picture": str(picture.resolve())}, as_json, _report)
+    from regard.evaluation.probe import probe_table
 
+    content = {"run": str(run)} | result | {"picture": str(picture.resolve())}
+    show(content, as_json, lambda content: f"{probe_table(content)}\n\n{content['picture']}")
 
-def _report(result: dict[str, Any]) -> str:
-    """The same for people, one line per layer."""
-    lines = [
-        f"Linear classifiers on the mean of each layer's positions: {result['train_images']:,} images to learn from, "
-        f"{result['test_images']:,} to score",
-        "",
-        f"{'layer':<16}{'accuracy, %':>12}",
-    ]
-    for each in result["layers"]:
-        name = str(each["layer"]) if each["layer"] else "0 (embedding)"
-        best = "   best" if each["layer"] == result["best_layer"] else ""
-        lines.append(f"{name:<16}{each['accuracy']:>12.2f}{best}")
-    lines += [f"{'commonest class':<16}{result['commonest_class']:>12.2f}", "", result["picture"]]
-    return "\n".join(lines)

@@ -34,6 +34,9 @@ class Batch:
         parts = zip(*(tensor.tensor_split(pieces) for tensor in self.tensors()), strict=True)
         return [type(self)(*part) for part in parts]
 
+    def first(self, rows: int) -> Self:
+        return type(self)(*(tensor[:rows] for tensor in self.tensors()))
+
     def twice(self) -> Self:
         """Every row a second time, below the first."""
         return type(self)(*(torch.cat([tensor, tensor]) for tensor in self.tensors()))

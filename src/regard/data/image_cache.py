@@ -62,6 +62,10 @@ class Images:
         at = np.asarray(numbers, np.int64)
         return Images(self.pixels_NHWC[at], self.labels_N[at], [self.names[number] for number in at])
 
+    def evenly(self, most: int) -> Images:
+        """At most this many of the images, at equal distances."""
+        return self if len(self) <= most else self.take(np.linspace(0, len(self) - 1, most).astype(np.int64))
+
 
 @dataclass(frozen=True)
 class ImageSplits:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,11 @@ class Ragged:
 
     ids: NDArray[Any]
     offsets: NDArray[np.int64]
+
+    @classmethod
+    def from_lists(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
+        offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)
+        return cls(np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(offsets[-1])), offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -20,10 +20,12 @@ from torch import Tensor
 
 from regard.data.batch import Batch
 from regard.data.stream import AnyBatch, Part, Stream
-from regard.data.tokenizers import END, PAD
+from regard.data.tokenizers import END, PAD, SPECIALS
 from regard.errors import RegardError
 
 Starts = NDArray[np.int64]  # where rows begin in the text
+
+COUNTED_AT_ONCE = 1 << 24  # tokens
 
 
 @dataclass(frozen=True)
@@ -94,3 +96,11 @@ def documents(tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
     columns_BT = torch.arange(tokens_BT.shape[1], device=tokens_BT.device).expand_as(tokens_BT)
     starts_BT = torch.where(after_end.bool(), columns_BT, 0).cummax(1).values
     return segments_BT, columns_BT - starts_BT
+
+
+def unseen_tokens(ids: NDArray[Any], vocabulary: int) -> list[int]:
+    """The ordinary tokens that do not occur, such as bytes that no character needed."""
+    counts = np.zeros(vocabulary, np.int64)
+    for start in range(0, len(ids), COUNTED_AT_ONCE):
+        counts += np.bincount(ids[start : start + COUNTED_AT_ONCE], minlength=vocabulary)
+    return [int(token) for token in np.flatnonzero(counts == 0) if token >= len(SPECIALS)]

@@ -17,11 +17,6 @@ TRANSLATION_METRICS: dict[str, Callable[[], Any]] = {
 }
 
 
-def lower_is_better(metric: str) -> bool:
-    """Whether a metric measures an error: a loss, a perplexity, bits per anything. All others are scores."""
-    return metric in ("loss", "perplexity") or metric.startswith("bits_")
-
-
 @dataclass(frozen=True)
 class Score:
     """The value of a metric, and the interval in which it lies with another test set of the same kind (95 %)."""

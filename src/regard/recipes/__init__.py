@@ -284,7 +284,7 @@ def _nearest_setting(keys: list[str], kind: type[Settings]) -> str:
     tables = [name for part in getattr(inside, "PARTS", {}).values() for name in registry.names(part)]
     own = _own_settings(keys)
     known = own.model_fields if own else inside.model_fields if inside else kind.model_fields
-    return did_you_mean(keys[-1], [*known, *(tables if not own and keys[-1] in tables else [])])
+    return did_you_mean(keys[-1], [*known, *(tables if not own else [])])
 
 
 def _own_settings(keys: list[str]) -> type[PartSettings] | None:

@@ -58,6 +58,10 @@ class TaskSettings(Settings):
         """With the own settings of all parts written out."""
         return self.model_copy(update={"training": self.training.completed()})
 
+    def remarks(self) -> list[str]:
+        """What to warn about before training."""
+        return []
+
     @property
     @abstractmethod
     def width(self) -> int:
@@ -120,6 +124,10 @@ class NetworkSettings(TaskSettings):
 
     def completed(self) -> Self:
         return super().completed().model_copy(update={"model": self.model.for_length(self.row[1])})
+
+    def remarks(self) -> list[str]:
+        remarks: list[str] = self.model.part("mixer").remarks(self.model, self.row[1])
+        return remarks
 
     @property
     def width(self) -> int:

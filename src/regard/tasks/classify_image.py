@@ -132,7 +132,7 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         must_have_classes(self.images)
         self.folder.write_json("labels.json", self.images.classes)
         if not (self.folder.path / SCALE).exists():
-            self.folder.write_json(SCALE, asdict(Scale.measure(self.images.train)))
+            self.folder.write_json(SCALE, asdict(Scale.measured(self.images.train)))
         self.restore()
         settings = self.settings
         self.augment = Augmentation(settings.augmentation, settings.images.height, settings.images.width)
@@ -230,7 +230,7 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         self, files: FileList | None = None, split: str = "test", baselines: bool = True, **options: Any
     ) -> Evaluation:
         """Accuracy, the accuracy of the five likeliest, the confusions and the worst mistakes as pictures."""
-        from regard.evaluation.classification import beside, class_report, share_score, top_accuracy
+        from regard.evaluation.classification import baseline_notes, class_report, share_score, top_accuracy
         from regard.evaluation.metrics import Evaluation
         from regard.evaluation.support_vectors import support_vectors
         from regard.explain.confusion import draw_confusion
@@ -257,19 +257,14 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
             with console.progress(0, "support vectors"):
                 baseline = support_vectors(self.splits().train, images, len(self.classes))
             details["baselines"] = [baseline.to_json()]
-            notes = [*beside("On the raw pixels of the same images:", [baseline], report), "", *notes]
+            notes = [*baseline_notes("On the raw pixels of the same images:", [baseline], report), "", *notes]
         outputs = [f"{name}\t{self.classes[n]}" for name, n in zip(images.names, p_NK.argmax(-1), strict=True)]
         return Evaluation(scores, len(images), "images", outputs, details, notes)
 
     def next_commands(self) -> list[str]:
-        path, drawn = self.folder.path, self._has_attention
+        path, drawn = self.folder.path, any(hasattr(module, "trace") for module in self.model.modules())
         commands = [f"regard evaluate {path}", f"regard classify {path} {self.example}"]
         return [*commands, f"regard explain {path} {self.example} -o map.png"] if drawn else commands
-
-    @property
-    def _has_attention(self) -> bool:
-        """Whether every position looks at every other, or at those of its window."""
-        return bool(self.settings.model.part("mixer").needs_mask)
 
     # ------------------------------------------------------------ a loaded run
 
@@ -297,24 +292,17 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         import torch
 
         from regard.evaluation.classification import guesses
-        from regard.explain.image_maps import draw_maps
-        from regard.explain.rollout import attention_maps
+        from regard.explain.image_maps import draw_image_maps
 
         file = Path(text)
         if not file.is_file():
             state = "It is a folder." if file.is_dir() else "There is no such file."
             raise RegardError(f"The image '{file}' cannot be read.", state, "Name one image.")
-        if not self._has_attention:
-            raise RegardError(
-                f"The attention of '{self.folder.path}' cannot be drawn over an image.",
-                f'It has none: its mixer is "{self.settings.model.mixer}".',
-                'Choose a run with model.mixer = "attention".',
-            )
         pixels_HWC = self.read_file(file)
         [guess] = guesses(self.probabilities(pixels_HWC[None]), self.classes)
-        pixels_1HWC = torch.from_numpy(pixels_HWC)[None].to(self.hardware.device)
-        maps = attention_maps(self.model, self.scaled.pixels(pixels_1HWC)[0])
-        draw_maps(pixels_HWC, maps, f"{file.name}: {guess.label}, {guess.probability:.1%}", output)
+        image_CHW = self.scaled.pixels(torch.from_numpy(pixels_HWC)[None].to(self.hardware.device))[0]
+        title = f"{file.name}: {guess.label}, {guess.probability:.1%}"
+        maps = draw_image_maps(self.model, image_CHW, pixels_HWC, title, output)
         return {
             "image": str(file),
             "label": guess.label,

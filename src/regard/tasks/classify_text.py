@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import console
-from regard.data import labelled
+from regard.data.labelled import labelled_source, labelled_splits, labels_of
 from regard.errors import RegardError
 from regard.settings import (
     FileList,
@@ -84,14 +84,14 @@ class ClassifyText(Task[ClassifyTextSettings]):
 
     @classmethod
     def check_files(cls, settings: ClassifyTextSettings) -> None:
-        labelled.splits(settings.data)
+        labelled_splits(settings.data)
 
     @classmethod
     def examine(cls, settings: ClassifyTextSettings) -> tuple[dict[str, Any], list[str]]:
         from regard.data.survey import survey_labelled
         from regard.evaluation.bag_of_words import advice
 
-        sources = labelled.splits(settings.data)
+        sources = labelled_splits(settings.data)
         counts, problems = survey_labelled(sources)
         return counts, [*problems, advice(list(sources["train"]))]
 
@@ -100,9 +100,9 @@ class ClassifyText(Task[ClassifyTextSettings]):
         from regard.data.tokenizers import train_tokenizer
 
         data, tokens = self.settings.data, self.settings.tokenizer
-        sources = labelled.splits(data)
+        sources = labelled_splits(data)
         self.remember_data({name: source.fingerprint for name, source in sources.items()})
-        self.folder.write_json("labels.json", labelled.labels_of(sources["train"]))
+        self.folder.write_json("labels.json", labels_of(sources["train"]))
         if not (self.folder.path / "tokenizer.json").exists():
             texts = (example.text for example in itertools.islice(sources["train"], tokens.sample_lines))
             self.folder.write_text("tokenizer.json", train_tokenizer(texts, tokens).to_json())
@@ -204,7 +204,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
         from regard.evaluation.classification import class_metrics, macro_f1
 
         p_NC = self.probabilities(texts)
-        f1 = macro_f1(texts.classes, p_NC.argmax(-1), len(self.classes))
+        f1 = macro_f1(texts.classes, p_NC.argmax(-1))
         return class_metrics(texts.classes, p_NC) | {"macro_f1": f1}
 
     def evaluate(
@@ -212,12 +212,12 @@ class ClassifyText(Task[ClassifyTextSettings]):
     ) -> Evaluation:
         """Accuracy and macro-F1, a picture of the confusions, and what bags of words reach on the same texts."""
         from regard.evaluation.bag_of_words import advice, bags_of_words, samples_per_length
-        from regard.evaluation.classification import beside, class_report
+        from regard.evaluation.classification import baseline_notes, class_report
         from regard.evaluation.metrics import Evaluation
         from regard.explain.confusion import draw_confusion
 
-        sources = labelled.splits(self.settings.data)
-        source = labelled.other_texts(files, self.settings.data) if files else sources[split]
+        sources = labelled_splits(self.settings.data)
+        source = labelled_source(files, self.settings.data) if files else sources[split]
         if not files:
             self.notice_change({split: source.fingerprint}, split)
         texts = self._tokenised(source)
@@ -236,7 +236,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
             details["baselines"] = [baseline.to_json() for baseline in simpler]
             details["samples_per_length"] = samples_per_length(train)
             title = "Bags of words with a linear classifier, trained on the same texts:"
-            notes = [*beside(title, simpler, report), "", advice(train), "", *notes]
+            notes = [*baseline_notes(title, simpler, report), "", advice(train), "", *notes]
         outputs = [self.classes[number] for number in guessed_N]
         return Evaluation(report.scores, len(texts), "texts", outputs, details, notes)
 
@@ -252,10 +252,11 @@ class ClassifyText(Task[ClassifyTextSettings]):
         """The class of each text."""
         import numpy as np
 
-        from regard.data.tokenised import TokenisedTexts, ragged
+        from regard.data.ragged import Ragged
+        from regard.data.tokenised import TokenisedTexts
         from regard.evaluation.classification import guesses
 
         if not texts:
             return []
         unknown_N = np.zeros(len(texts), np.int64)
-        return guesses(self.probabilities(TokenisedTexts(ragged(self.tokenizer.encode(texts)), unknown_N)), self.classes)
+        return guesses(self.probabilities(TokenisedTexts(Ragged.from_lists(self.tokenizer.encode(texts)), unknown_N)), self.classes)

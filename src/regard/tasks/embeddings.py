@@ -63,7 +63,7 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
 
         super().prepare()
         settings = self.settings.embeddings
-        self.lexicon = Lexicon.count(self.ids.train, self.tokenizer, settings.minimum_count)
+        self.lexicon = Lexicon.from_text(self.ids.train, self.tokenizer, settings.minimum_count)
         self.words = len(self.lexicon)
         self.stream = self._stream(self.ids.train)
 
@@ -99,9 +99,9 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
 
     def measure(self, ids: NDArray[Any]) -> dict[str, float]:
         """The mean loss of the guessed words; contexts and wrong words are drawn the same every time."""
-        from regard.training.measure import measure_loss
+        from regard.training.measure import mean_loss
 
-        return {"loss": measure_loss(self.model, self._stream(ids).one_epoch(), self.loss, self.hardware)}
+        return {"loss": mean_loss(self.model, self._stream(ids).in_order(), self.loss, self.hardware)}
 
     def measured_how(self) -> str:
         return "nats per guessed word"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from regard import console
-from regard.data import image_sources
+from regard.data.image_sources import check_sources
 from regard.errors import RegardError
 from regard.settings import FileList, ImageTaskSettings
 from regard.tasks.task import Task
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 EXAMPLES = 10  # images saved as files
 
 I = TypeVar("I", bound=ImageTaskSettings)  # noqa: E741
-Picture = "NDArray[np.uint8] | Path | str"
 
 
 class ImageTask(Task[I]):
@@ -36,7 +35,7 @@ class ImageTask(Task[I]):
 
     @classmethod
     def check_files(cls, settings: I) -> None:
-        image_sources.check_sources(settings.data)
+        check_sources(settings.data)
 
     @classmethod
     def examine(cls, settings: I) -> tuple[dict[str, Any], list[str]]:
@@ -131,16 +130,19 @@ class ImageTask(Task[I]):
 
         splits = self.splits()
         with console.progress(0, "linear classifiers"):
-            result = probe_layers(self._layer_features, splits.train, splits.test, train, test, self.settings.seed)
+            result = probe_layers(
+                self._layer_features, splits.train, splits.test, self.settings.seed, train, test
+            )
         name = self.folder.path.name
         draw_probe(result, output, f"A linear classifier on each layer of {name}")
         return result
 
     def _layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
         """What each layer makes of each image, the mean of its tokens: [N, D] of the embedding, then of each block."""
-        from regard.evaluation.probe import features_of_layers
+        from regard.evaluation.probe import layer_features
 
-        return features_of_layers(self._layers, self._forward_passes(pixels_NHWC), self.hardware)
+        # Every pass is computed when it is asked for: nothing is left to run.
+        return layer_features(self._layers, self._forward_passes(pixels_NHWC), lambda output: output)
 
     @property
     def _layers(self) -> list[nn.Module]:

@@ -108,8 +108,8 @@ class Masked(RunningText[MaskedSettings]):
         from regard.data.text_batches import documents
 
         if self.settings.data.documents == "together":
-            return self.model(batch.tokens_BT, places_BM=batch.places_BM)
-        return self.model(batch.tokens_BT, *documents(batch.tokens_BT), batch.places_BM)
+            return self.model(batch.tokens_BT, masked_BM=batch.positions_BM)
+        return self.model(batch.tokens_BT, *documents(batch.tokens_BT), batch.positions_BM)
 
     def measure(self, ids: NDArray[Any]) -> dict[str, float]:
         """Loss and perplexity of hidden tokens, and the percentage of them that is guessed first."""
@@ -157,8 +157,8 @@ class Masked(RunningText[MaskedSettings]):
                 f"The text has {len(ids):,} tokens.", f"The model reads {context:,} at a time.", "Shorten the text."
             )
         with torch.inference_mode():
-            tokens_1T, places_1M = (torch.tensor([row], device=self.hardware.device) for row in (ids, masks))
-            logits_MW = self.model(tokens_1T, places_BM=places_1M)[0].float()
+            tokens_1T, masked_1M = (torch.tensor([row], device=self.hardware.device) for row in (ids, masks))
+            logits_MW = self.model(tokens_1T, masked_BM=masked_1M)[0].float()
             logits_MW[:, : len(SPECIALS)] = -torch.inf
             logits_MW[:, self._vocabulary - 1] = -torch.inf
             p_MK, tokens_MK = logits_MW.softmax(-1).topk(min(top, self.tokenizer.size - len(SPECIALS)))

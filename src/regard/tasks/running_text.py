@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from regard.data import text as text_files
+from regard.data.text import text_source
 from regard.errors import RegardError
 from regard.settings import FileList, RunningTextSettings
 from regard.tasks.task import Task
@@ -13,7 +13,7 @@ from regard.tasks.task import Task
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from regard.data.text import DividedText
+    from regard.data.running_text import TextSplits
     from regard.data.tokenizers import TextTokenizer
     from regard.evaluation.metrics import Evaluation
 
@@ -29,47 +29,42 @@ class RunningText(Task[T]):
     handed_on = ("tokenizer.json",)
 
     tokenizer: TextTokenizer
-    ids: DividedText
+    ids: TextSplits
 
     @classmethod
     def check_files(cls, settings: T) -> None:
-        text_files.text_splits(settings.data)
+        for listed in (settings.data.text, settings.data.valid, settings.data.test):
+            if listed or listed is settings.data.text:
+                text_source(listed, settings.data)
 
     @classmethod
     def examine(cls, settings: T) -> tuple[dict[str, Any], list[str]]:
+        from regard.data.running_text import divide_text, learn_text_tokenizer
         from regard.data.survey import survey_text
 
-        row_length = getattr(settings.training, "row_length", 0)
-        return survey_text(settings.data, settings.tokenizer, cls.document_starts, cls.sentences, row_length)
+        text = text_source(settings.data.text, settings.data)
+        tokenizer = learn_text_tokenizer(text, settings.tokenizer, cls.sentences)
+        splits = divide_text(text, settings.data, tokenizer, cls.document_starts)
+        return survey_text(text, splits, tokenizer.size, getattr(settings.training, "row_length", 0))
 
     def prepare(self) -> None:
-        from regard.data.text import learn_tokenizer, text_splits
+        from regard.data.running_text import learn_text_tokenizer, must_have_text, text_fingerprints
 
         data = self.settings.data
-        sources = text_splits(data)
-        self.remember_data({name: source.fingerprint for name, source in sources.items()})
+        text = text_source(data.text, data)
+        self.remember_data(text_fingerprints(data))
         if not (self.folder.path / "tokenizer.json").exists():
-            tokenizer = learn_tokenizer(sources["train"], self.settings.tokenizer, self.sentences)
+            tokenizer = learn_text_tokenizer(text, self.settings.tokenizer, self.sentences)
             self.folder.write_text("tokenizer.json", tokenizer.to_json())
         RunningText.restore(self)
         self.ids = self._divided()
-        if not len(self.ids.train) and not len(self.ids.valid):
-            raise RegardError(
-                "The text is empty.",
-                f"There is nothing in {', '.join(str(path) for path in sources['train'].paths[:3])}.",
-                "Check the files that data.text names.",
-            )
-        if len(self.ids.valid) < 2:
-            raise RegardError(
-                "There is no text to validate on.",
-                f"data.held_out = {data.held_out} of {len(self.ids.train):,} tokens is nothing.",
-                "Add text, raise data.held_out, or name a file in data.valid.",
-            )
+        must_have_text(self.ids, text, data)
 
-    def _divided(self) -> DividedText:
-        from regard.data.text import divide
+    def _divided(self) -> TextSplits:
+        from regard.data.running_text import divide_text
 
-        return divide(self.settings.data, self.tokenizer, self.document_starts)
+        data = self.settings.data
+        return divide_text(text_source(data.text, data), data, self.tokenizer, self.document_starts)
 
     def restore(self) -> None:
         from regard.data.tokenizers import TextTokenizer
@@ -91,8 +86,7 @@ class RunningText(Task[T]):
         return self.measure(self.ids.valid)
 
     def test(self) -> dict[str, float]:
-        """On the test text, or where there is none, on the validation text."""
-        return self.measure(self.ids.test if len(self.ids.test) else self.ids.valid)
+        return self.measure(self.ids.held_out)
 
     def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
         from regard.evaluation.metrics import Evaluation, Score
@@ -106,15 +100,15 @@ class RunningText(Task[T]):
 
     def _held_out(self, files: FileList | None, split: str) -> tuple[NDArray[Any], str]:
         from regard.data.cache import cache_folder
+        from regard.data.running_text import text_fingerprints
         from regard.data.tokenised import tokenise_text
 
         data = self.settings.data
         if files:
             names = [name for item in files for name in ([item] if isinstance(item, str) else item)]
-            source = text_files.text_source(names, data.model_copy(update={"root": "."}))
+            source = text_source(names, data.model_copy(update={"root": "."}))
             ids = tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.document_starts)
             return ids, ", ".join(names)
-        fingerprints = {name: source.fingerprint for name, source in text_files.text_splits(data).items()}
-        self.notice_change(fingerprints, split)
+        self.notice_change(text_fingerprints(data), split)
         ids = self._divided()
         return (ids.valid, "valid") if split == "valid" or not len(ids.test) else (ids.test, "test")

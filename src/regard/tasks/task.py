@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from regard import console
-from regard.data.splits import IN_WORDS
+from regard.data.splits import SHOWN_AS
 from regard.errors import RegardError, UsageError
 from regard.settings import FileList, TaskSettings
 from regard.training.folder import RunFolder
@@ -108,7 +108,7 @@ class Task(ABC, Generic[S]):
 
     def draw(self) -> None:
         """The course of training so far, as a picture."""
-        from regard.explain.curves import training_curves
+        from regard.explain.training_curves import training_curves
 
         training_curves(self.folder.read_metrics(), self.about.metrics, self.folder.plots / "curves.png")
 
@@ -134,7 +134,7 @@ class Task(ABC, Generic[S]):
         """Say so if a split is not what it was when the run was trained."""
         if self._changed(fingerprints, split):
             console.warn(
-                f"The {IN_WORDS[split]} data of '{self.folder.path}' has changed since the run was trained: metrics are "
+                f"The {SHOWN_AS[split]} data of '{self.folder.path}' has changed since the run was trained: metrics are "
                 "not comparable, and some of it may have been trained on."
             )
 

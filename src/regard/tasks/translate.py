@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import console
-from regard.data import pairs as pair_files
-from regard.data.pairs import Pair, PairSource, not_empty
+from regard.data.pairs import Pair, PairSource, not_empty, pair_source, pair_splits
 from regard.errors import RegardError
 from regard.recipes import changed
 from regard.settings import (
@@ -79,13 +78,13 @@ class Translate(Task[TranslateSettings]):
 
     @classmethod
     def check_files(cls, settings: TranslateSettings) -> None:
-        pair_files.splits(settings.data)
+        pair_splits(settings.data)
 
     @classmethod
     def examine(cls, settings: TranslateSettings) -> tuple[dict[str, Any], list[str]]:
         from regard.data.survey import survey_pairs
 
-        sources = pair_files.splits(settings.data)
+        sources = pair_splits(settings.data)
         tokenizers = learn_tokenizers(settings.tokenizer, sources["train"])
         return survey_pairs(sources, tokenizers.both, settings.data.max_length)
 
@@ -94,7 +93,7 @@ class Translate(Task[TranslateSettings]):
         from regard.data.pair_batches import PairStream, Rectangle
 
         data, training = self.settings.data, self.settings.training
-        self.sources = pair_files.splits(data)
+        self.sources = pair_splits(data)
         self.remember_data({name: source.fingerprint for name, source in self.sources.items()})
         if not Tokenizers.are_in(self.folder):
             learn_tokenizers(self.settings.tokenizer, self.sources["train"]).save(self.folder)
@@ -227,9 +226,9 @@ class Translate(Task[TranslateSettings]):
         from regard.evaluation.metrics import Evaluation
 
         if files:
-            source = pair_files.other_pairs(files, self.settings.data)
+            source = pair_source(files, self.settings.data)
         else:
-            source = pair_files.splits(self.settings.data)[split]
+            source = pair_splits(self.settings.data)[split]
             self.notice_change({split: source.fingerprint}, split)
         pairs = list(not_empty(source))
         if not pairs:
@@ -299,7 +298,9 @@ class Translate(Task[TranslateSettings]):
         from regard.explain.translation import draw_alignment, draw_attention
 
         if what == "positions":
-            return draw_positions(self.model.source_embedding.positions, self.settings.model, output)
+            positions, model = self.model.source_embedding.positions, self.settings.model
+            count = draw_positions(positions, model.positions, model.max_positions, self.hardware.device, output)
+            return {"positions": model.positions, "shown": count}
         if self.settings.model.cross == "none":
             raise RegardError(
                 "This translator looks at nothing while it writes.",
