@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=TaskSettings)
 DATA = "data.json"
+FINGERPRINTS = 2  # how they are made: those made otherwise cannot be compared
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Task(ABC, Generic[S]):
             )
         for split in ("valid", "test"):
             self.notice_change(fingerprints, split)
-        self.folder.write_json(DATA, dict(fingerprints))
+        self.folder.write_json(DATA, {"format": FINGERPRINTS, **fingerprints})
 
     def notice_change(self, fingerprints: Mapping[str, str], split: str) -> None:
         """Say so if a split is not what it was when the run was trained."""
@@ -139,20 +140,14 @@ class Task(ABC, Generic[S]):
             )
 
     def _changed(self, fingerprints: Mapping[str, str], split: str) -> bool:
-        """Runs of earlier versions have no fingerprints, or fingerprints of another kind, and are not judged."""
-        if not (self.folder.path / DATA).exists():
-            return False
-        before = self.folder.read_json(DATA).get(split)
-        return before is not None and _kind(before) == _kind(fingerprints[split]) and before != fingerprints[split]
+        """Runs of earlier versions have no fingerprints, or others, and are not judged."""
+        before = self.folder.read_json(DATA) if (self.folder.path / DATA).exists() else {}
+        return before.get("format") == FINGERPRINTS and before.get(split) != fingerprints[split]
 
     def picture(self, name: str, files: FileList | None, split: str) -> Path:
         """Where to draw what an evaluation shows. That of the run's own test is not overwritten by any other."""
         other = f"-{Path(str(files[0])).name.partition('.')[0]}" if files else f"-{split}"
         return self.folder.plots / f"{name}{'' if other == '-test' and not files else other}.png"
-
-
-def _kind(fingerprint: str) -> str:
-    return fingerprint.partition(":")[0] if ":" in fingerprint else ""
 
 
 def must_have_no_files(files: Sequence[Any] | None, what: str, why: str) -> None:
