@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.settings import DecodingSettings, ModelSettings
-from regard.decoding.pixels import Drawn, draw_pixels
+from regard.decoding.pixels import SampledPixels, draw_pixels
 from regard.models.causal import Causal
+from regard.settings import CausalModel, SamplingSettings
 
 COLOURS, LENGTH = 6, 12
 START = COLOURS
@@ -14,7 +14,7 @@ START = COLOURS
 
 def some_model(**options) -> Causal:
     torch.manual_seed(3)
-    settings = ModelSettings(
+    settings = CausalModel(
         layers=2, width=32, heads=2, feedforward=64, dropout=0.0, norm="pre", tie_embeddings="none", **options
     )
     return Causal(settings, COLOURS + 1).eval()
@@ -24,13 +24,13 @@ def nothing_given(count: int) -> np.ndarray:
     return np.zeros((count, 0), np.int64)
 
 
-def drawn(model: Causal, given: np.ndarray, seed: int = 1, first: int = 0, **decoding) -> Drawn:
-    settings = DecodingSettings(**{"temperature": 1.0, **decoding})
+def drawn(model: Causal, given: np.ndarray, seed: int = 1, first: int = 0, **decoding) -> SampledPixels:
+    settings = SamplingSettings(**{"temperature": 1.0, **decoding})
     return draw_pixels(model, given, LENGTH, settings, start=START, seed=seed, first=first)
 
 
 def log_probabilities(model: Causal, codes: np.ndarray) -> torch.Tensor:
-    """Of each pixel after those before it, in one pass; <start> is no colour: [N, T]."""
+    """Of each pixel after those before it, in one pass; <start> is not a colour: [N, T]."""
     labels = torch.from_numpy(codes)
     tokens = torch.cat([torch.full((len(labels), 1), START), labels[:, :-1]], dim=1)
     with torch.no_grad():

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from regard.settings import DecodingSettings, ModelSettings
-from regard.decoding.generate import Written, generate
+from regard.decoding.generate import GeneratedToken, generate
 from regard.models.causal import Causal
+from regard.settings import CausalModel, GenerationSettings
 
 WORDS, CONTEXT, END = 30, 64, 2
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14], [15, 16]]
@@ -20,7 +20,7 @@ def model(request) -> Causal:
     torch.manual_seed(17)
     shape = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre"}
     # Untied, and with large weights: a random model that repeats itself little.
-    settings = ModelSettings(**shape, positions=request.param, max_positions=CONTEXT, tie_embeddings="none")
+    settings = CausalModel(**shape, positions=request.param, max_positions=CONTEXT, tie_embeddings="none")
     found = Causal(settings, WORDS).eval()
     with torch.no_grad():
         for parameter in found.parameters():
@@ -39,10 +39,10 @@ def write(
     top: int = 0,
     finished: Callable[[int], bool] = lambda row: False,
     **settings,
-) -> list[list[Written]]:
+) -> list[list[GeneratedToken]]:
     """What was written in each row. Without an end token, so that every row is as long as it may be."""
-    rows: list[list[Written]] = [[] for _ in prompts]
-    options = DecodingSettings(**{"max_tokens": 20} | settings)
+    rows: list[list[GeneratedToken]] = [[] for _ in prompts]
+    options = GenerationSettings(**{"max_tokens": 20} | settings)
     for written in generate(
         model, prompts, options, context=context, end=end, never=never, seed=seed, top=top, finished=finished
     ):
@@ -50,7 +50,7 @@ def write(
     return rows
 
 
-def tokens(rows: list[list[Written]]) -> list[list[int]]:
+def tokens(rows: list[list[GeneratedToken]]) -> list[list[int]]:
     return [[written.token for written in row] for row in rows]
 
 
@@ -200,7 +200,7 @@ def test_finished_ends_a_row_and_no_other(model):
 
 
 def test_tokens_come_as_they_are_written(model):
-    settings = DecodingSettings(max_tokens=10)
+    settings = GenerationSettings(max_tokens=10)
     stream = generate(model, [[5], [6]], settings, context=CONTEXT, end=-1)
     assert [next(stream).row for _ in range(4)] == [0, 1, 0, 1]
 
@@ -209,7 +209,7 @@ def test_tokens_come_as_they_are_written(model):
 
 
 @pytest.mark.parametrize("context", [2, 7, 8, 16])
-def test_a_text_longer_than_the_context_goes_on_from_its_newer_half(model, context):
+def test_a_text_longer_than_the_context_continues_from_its_newer_half(model, context):
     prompt = [5]
     found = tokens(write(model, [prompt], context=context, max_tokens=50))
     assert found == [greedy(model, prompt, 50, context)]

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 import torch
 
-from regard.settings import SystemSettings
-from regard.evaluation.cost import (
-    UNFUSED,
-    NaiveConvolution,
-    Setup,
-    decoding,
-    forward_backward,
-    growth,
-    held_bytes,
-    predicted,
-)
+from regard.evaluation.bench import approach, known_mixers
+from regard.evaluation.cost import UNFUSED, Setup, decoding, forward_backward, growth, held_bytes, predicted
 from regard.evaluation.process_memory import available_memory, growth_during
 from regard.hardware import Hardware
-from regard.verbs.bench import approach
+from regard.settings import SystemSettings
 
 T, D = 100, 16
 TINY = Setup(Hardware.choose(SystemSettings(device="cpu")), width=D, heads=2, batch=2, rounds=1)
@@ -44,12 +36,10 @@ def test_naive_decoding_of_hyena_equals_the_tiled_one_and_forward(first):
     layer, x = TINY.layer("hyena", T).eval(), TINY.vectors(T)
     outputs = []
     with torch.inference_mode():
-        for naive in (False, True):
-            state = layer.start(2, T, x)
-            if naive:
-                state.convolutions = [NaiveConvolution(h_DK, 2) for h_DK, _ in layer.filters(T)]
+        for start in (layer.start, layer.start_naive):
+            state = start(2, T, x)
             begun = [layer.prefill(x[:, :first], TINY.context(first), state)] if first else []
-            steps = torch.stack([layer.step(x[:, place], state) for place in range(first, T)], dim=1)
+            steps = torch.stack([layer.step(x[:, t], state) for t in range(first, T)], dim=1)
             outputs.append(torch.cat([*begun, steps], dim=1))
         torch.testing.assert_close(outputs[0], outputs[1], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(outputs[1], layer(x, TINY.context(T)), atol=1e-5, rtol=1e-5)
@@ -67,7 +57,7 @@ def test_growth_recovers_a_power_law_from_the_upper_half():
 
 def test_growth_takes_at_least_three_points():
     assert growth([(64, 1.0), (128, 2.0)]) is None
-    assert growth([(64, 1.0), (128, 2.0), (256, 0.0)]) is None, "a cost of nothing is no point in log-log"
+    assert growth([(64, 1.0), (128, 2.0), (256, 0.0)]) is None, "a cost of nothing is not a point in log-log"
     found = growth([(256, 16.0), (64, 1.0), (128, 4.0)])
     assert found is not None and math.isclose(found.exponent, 2.0)
     assert (found.first, found.last) == (64, 256)
@@ -115,7 +105,7 @@ def test_hyena_is_decoded_in_every_way_and_the_stretch_is_told():
 
 def test_the_state_grows_where_all_is_kept_and_not_where_it_is_not():
     def held(name: str, length: int) -> int:
-        return decoding(name, length, TINY)[name].state
+        return decoding(name, length, dataclasses.replace(TINY, seconds=0.05))[name].state
 
     assert held("attention", T) == 2 * 2 * T * D * 4, "keys and values of two rows in float32"
     assert held("gru", T) == held("gru", 2 * T) == 2 * D * 4
@@ -125,3 +115,10 @@ def test_the_state_grows_where_all_is_kept_and_not_where_it_is_not():
 def test_shared_memory_is_counted_once():
     whole = torch.zeros(10)
     assert held_bytes({"a": [whole, whole[:5]], "b": (torch.zeros(3), "no tensor")}) == 52
+
+
+def test_every_registered_mixer_is_measured_with_its_own_settings():
+    setup = dataclasses.replace(TINY, seconds=0.05, own={"local": {"window": 7}})
+    assert setup.layer("local", T).window == 7
+    for name in known_mixers():
+        assert forward_backward(name, 32, setup).time.rounds == 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.settings import ModelSettings
 from regard.explain.rollout import attention_maps, rollout
 from regard.explain.trace import trace
 from regard.models.swin import Swin
 from regard.models.vision import VisionTransformer
+from regard.settings import ImageModel
 
 
 def test_rows_of_the_rollout_sum_to_one() -> None:
@@ -31,7 +31,7 @@ def test_two_layers_that_hand_on_reach_two_tokens_back() -> None:
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_maps_are_over_the_grid_of_patches_and_equal_the_models_own_attention(pooling: str) -> None:
     torch.manual_seed(0)
-    settings = ModelSettings(
+    settings = ImageModel(
         layers=2,
         width=16,
         heads=2,
@@ -56,7 +56,7 @@ def test_maps_are_over_the_grid_of_patches_and_equal_the_models_own_attention(po
     assert torch.allclose(maps.layers_HRS[0], readers.view(2, 2, 3), atol=1e-6)
 
 
-SWIN = ModelSettings(stages=[2, 1], width=16, heads=2, feedforward=16, patch=1, window=2, positions="none", norm="pre")
+SWIN = ImageModel(stages=[2, 1], width=16, heads=2, feedforward=16, patch=1, window=2, positions="none", norm="pre")
 
 
 def test_of_a_swin_windows_are_followed_through_shifts_and_merging() -> None:

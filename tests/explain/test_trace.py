@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import regard
-from regard.settings import ModelSettings
 from regard.errors import RegardError
 from regard.explain.plots import attention_grid, positions_heatmap, training_curves
 from regard.explain.trace import trace
 from regard.models.causal import Causal
 from regard.models.swin import Swin
+from regard.settings import CausalModel, ImageModel
 from regard.verbs.explain import draw, draw_alignment, traced_translation
 
 SENTENCE = "The old farmer helps the child."
@@ -47,8 +47,6 @@ def test_a_given_translation_can_be_looked_at(trained):
 
 
 def test_only_the_layers_asked_for_are_traced(trained):
-    from regard.explain.trace import trace
-
     source = torch.tensor([[3, 4, 2]])
     places = torch.arange(3)[None]
     ones = torch.ones_like(source)
@@ -74,12 +72,12 @@ def test_pictures_are_written(trained, tmp_path):
     [
         {"positions": "learned"},
         {"positions": "rotary", "key_value_heads": 2, "query_key_norm": True},
-        {"mixer": "local", "window": 3},
+        {"mixer": "local", "local": {"window": 3}},
     ],
 )
 def test_the_trace_of_a_language_model_equals_its_fast_path(options):
     torch.manual_seed(1)
-    settings = ModelSettings(layers=2, width=32, heads=4, feedforward=64, dropout=0.0, norm="pre", **options)
+    settings = CausalModel(layers=2, width=32, heads=4, feedforward=64, dropout=0.0, norm="pre", **options)
     model = Causal(settings, 40).eval()
     found = trace(model, lambda: model(torch.randint(0, 40, (2, 12))))
     assert len(found) == 2
@@ -118,7 +116,7 @@ def test_convolutions_are_drawn_as_matrices(tiny_recipe, tmp_path):
 @pytest.mark.parametrize("size", [(8, 8), (4, 8), (2, 6)])
 def test_windows_are_traced_over_the_grid(size):
     torch.manual_seed(3)
-    settings = ModelSettings(
+    settings = ImageModel(
         stages=[2],
         width=16,
         heads=2,

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
 from regard.layers.attention import Attention, KeyValueCache, MemoryKeys
 from regard.layers.context import Context, Memory, same_segment
+from regard.settings import ModelSettings
 
 B, T, S, D, H = 3, 7, 9, 24, 4
 
@@ -20,7 +20,7 @@ def settings(**changes) -> ModelSettings:
 
 def one_segment(length: int, causal: bool, memory: Memory | None = None) -> Context:
     positions = torch.arange(length).expand(B, length)
-    return Context.of(torch.ones(B, length, dtype=torch.long), positions, causal, memory)
+    return Context.build(torch.ones(B, length, dtype=torch.long), positions, causal, memory)
 
 
 def torch_attention(attention: Attention, x, memory, allowed):
@@ -75,7 +75,7 @@ def test_packed_segments_equal_torch_with_a_block_mask():
     attention = Attention(settings())
     x = torch.randn(B, T, D)
     segments = torch.tensor([[1, 1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2, 2], [1, 1, 1, 1, 1, 1, 1]])
-    context = Context.of(segments, torch.zeros_like(segments), causal=True)
+    context = Context.build(segments, torch.zeros_like(segments), causal=True)
     expected, _ = torch_attention(attention, x, x, context.mask_B1TT)
     torch.testing.assert_close(attention(x, context), expected, atol=1e-5, rtol=0)
 
@@ -119,6 +119,13 @@ def test_step_equals_forward(positions):
     torch.testing.assert_close(steps, attention(x, one_segment(T, True)), atol=1e-5, rtol=0)
 
 
+def test_a_prefill_projects_once():
+    attention, x, calls = Attention(settings()), torch.randn(B, T, D), []
+    attention.to_qkv.register_forward_hook(lambda *_: calls.append(1))
+    attention.prefill(x, one_segment(T, True), attention.start(B, T, x))
+    assert len(calls) == 1
+
+
 def test_cross_step_gives_every_beam_its_own_sentence():
     torch.manual_seed(7)
     attention = Attention(settings(), cross=True)
@@ -133,7 +140,7 @@ def test_cross_step_gives_every_beam_its_own_sentence():
     torch.testing.assert_close(stepped, expected, atol=1e-5, rtol=0)
 
 
-def test_a_selected_cache_goes_on_as_the_row_it_was_copied_from():
+def test_a_selected_cache_continues_as_the_row_it_was_copied_from():
     torch.manual_seed(8)
     attention = Attention(settings())
     x = torch.randn(4, T, D)
@@ -145,7 +152,7 @@ def test_a_selected_cache_goes_on_as_the_row_it_was_copied_from():
         cache.select(chosen)
         x = x[chosen]
     stepped = attention.step(x[:, 3], cache)
-    context = Context.of(torch.ones(2, 4, dtype=torch.long), torch.arange(4).expand(2, 4), True)
+    context = Context.build(torch.ones(2, 4, dtype=torch.long), torch.arange(4).expand(2, 4), True)
     torch.testing.assert_close(stepped, attention(x[:, :4], context)[:, 3], atol=1e-5, rtol=0)
 
 
@@ -163,7 +170,7 @@ def test_padding_that_sees_nothing_stays_finite():
     attention = Attention(settings(), cross=True)
     target, source = torch.tensor([[1, 1, 0]]), torch.tensor([[1, 1, 1, 1]])
     memory = Memory(torch.randn(1, 4, D), same_segment(target, source))
-    output = attention(torch.randn(1, 3, D), Context.of(target, torch.zeros_like(target), True, memory))
+    output = attention(torch.randn(1, 3, D), Context.build(target, torch.zeros_like(target), True, memory))
     assert output.isfinite().all()
 
 

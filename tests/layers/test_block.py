@@ -4,20 +4,20 @@ import pytest
 import torch
 from torch import nn
 
-from regard.settings import ModelSettings
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
+from regard.settings import TranslationModel
 
 B, T, S, D, H, F = 2, 6, 5, 16, 4, 32
 
 
-def settings(**changes) -> ModelSettings:
-    return ModelSettings(**{"width": D, "heads": H, "feedforward": F, "positions": "none", "dropout": 0.0} | changes)
+def settings(**changes) -> TranslationModel:
+    return TranslationModel(**{"width": D, "heads": H, "feedforward": F, "positions": "none", "dropout": 0.0} | changes)
 
 
 def context(causal: bool, memory: Memory | None = None) -> Context:
-    return Context.of(torch.ones(B, T, dtype=torch.long), torch.arange(T).expand(B, T), causal, memory)
+    return Context.build(torch.ones(B, T, dtype=torch.long), torch.arange(T).expand(B, T), causal, memory)
 
 
 def copy_attention(ours, theirs) -> None:
@@ -112,7 +112,7 @@ def test_stochastic_depth_leaves_a_part_out_for_some_rows_and_keeps_the_mean(par
         nn.init.zeros_(block.mixer.to_out.weight)
         nn.init.zeros_(block.mixer.to_out.bias)
     x = torch.randn(1, T, D).expand(rows, T, D)
-    every_row = Context.of(None, torch.arange(T)[None], False)
+    every_row = Context.build(None, torch.arange(T)[None], False)
     added = block.eval()(x[:1], every_row) - x[:1]
     found = block.train()(x, every_row) - x
     left_out = found.abs().amax((1, 2)) < 1e-6
@@ -122,4 +122,4 @@ def test_stochastic_depth_leaves_a_part_out_for_some_rows_and_keeps_the_mean(par
 
 def test_deeper_blocks_are_skipped_more_often():
     blocks = make_blocks(settings(stochastic_depth=0.3), 4)
-    assert torch.allclose(torch.stack([1 - block.kept for block in blocks]), torch.tensor([0, 0.1, 0.2, 0.3]))
+    assert torch.allclose(torch.stack([1 - block.survival for block in blocks]), torch.tensor([0, 0.1, 0.2, 0.3]))

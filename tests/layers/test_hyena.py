@@ -3,24 +3,24 @@
 import pytest
 import torch
 
-from regard.settings import ModelSettings
 from regard.layers import convolution
 from regard.layers.context import Context
 from regard.layers.convolution import fft_length, long_convolution
-from regard.layers.hyena import Hyena, ShortConvolution
-from regard.layers.streaming import BLOCK, ModalConvolution, Modes, TiledConvolution
+from regard.layers.hyena import Hyena, HyenaSettings, ShortConvolution
+from regard.layers.streaming import BLOCK, ModalConvolution, Modes, NaiveConvolution, TiledConvolution
+from regard.settings import ModelSettings
 
 B, D, T = 2, 6, 37
 
 
 def make(causal: bool = True, **changes) -> Hyena:
     torch.manual_seed(1)
-    basis = {"width": D, "heads": 1, "mixer": "hyena", "hyena_filter_length": T, "hyena_filter_width": 16}
-    return Hyena(ModelSettings(**basis | changes), causal).eval()
+    own = {"filter_length": T, "filter_width": 16} | changes
+    return Hyena(ModelSettings(width=D, heads=1, mixer="hyena", hyena=own), causal).eval()
 
 
 def whole(length: int = T, causal: bool = True) -> Context:
-    return Context.of(None, torch.arange(length)[None], causal)
+    return Context.build(None, torch.arange(length)[None], causal)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 37, 64, 100])
@@ -72,7 +72,7 @@ def test_the_short_convolution_equals_torchs():
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("recurrence", ["paper", "public"])
 def test_the_layer_is_gates_and_toeplitz_matrices(causal, recurrence):
-    hyena = make(causal, hyena_recurrence=recurrence, hyena_order=3)
+    hyena = make(causal, recurrence=recurrence, order=3)
     x = torch.randn(B, T, D)
     c = torch.nn.functional.pad(hyena.to_streams(x).transpose(1, 2), (2, 0) if causal else (1, 1))
     short = torch.nn.functional.conv1d(c, hyena.short.weight_C1S, hyena.short.bias_C, groups=4 * D)
@@ -103,14 +103,15 @@ def test_a_longer_sequence_extends_the_filters_and_keeps_their_beginning():
     torch.testing.assert_close(hyena(x, whole(3 * T))[:, :T], hyena(x[:, :T], whole()), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("kind", [TiledConvolution, NaiveConvolution])
 @pytest.mark.parametrize("first", [0, 1, 50])
-def test_tiles_sum_what_the_literal_sum_does(first):
+def test_tiles_sum_what_the_literal_sum_does(first, kind):
     torch.manual_seed(6)
     length = 9 * BLOCK + 5
     h, u = torch.randn(D, length, dtype=torch.float64), torch.randn(B, D, length, dtype=torch.float64)
-    tiled = TiledConvolution(h, B)
-    parts = [tiled.prefill(u[..., :first])] if first else []
-    parts += [tiled.step(u[..., t])[..., None] for t in range(first, length)]
+    streaming = kind(h, B)
+    parts = [streaming.prefill(u[..., :first])] if first else []
+    parts += [streaming.step(u[..., t])[..., None] for t in range(first, length)]
     literal = torch.stack([(u[..., : t + 1] * h[:, : t + 1].flip(-1)).sum(-1) for t in range(length)], -1)
     torch.testing.assert_close(torch.cat(parts, -1), literal, atol=1e-10, rtol=0)
 
@@ -151,3 +152,15 @@ def test_a_distilled_layer_decodes_nearly_as_the_exact_one():
     found = torch.cat([begun, steps], 1)
     assert (found - expected).norm() / expected.norm() < 2 * error < 0.1
     assert not torch.equal(found, expected)
+
+
+def test_one_gate_leaves_no_convolution_in_the_public_recurrence():
+    for recurrence, problems in {"public": 1, "paper": 0}.items():
+        model = ModelSettings(mixer="hyena", hyena={"order": 1, "recurrence": recurrence})
+        assert len(list(model.check_parts())) == problems
+
+
+def test_filters_are_made_for_the_length_of_a_row_unless_another_is_given():
+    for own, length in (({}, 50), ({"filter_length": 7}, 7)):
+        model = ModelSettings(mixer="hyena", hyena=own).for_length(50)
+        assert model.own("mixer", HyenaSettings).filter_length == length

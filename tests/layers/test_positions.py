@@ -5,10 +5,12 @@ import math
 import pytest
 import torch
 
-from regard.settings import ModelSettings
-from regard.layers.positions import Positions, rotate, shift_matrix, sinusoidal, sinusoidal_halves
+from regard import registry
+from regard.layers.positions import Rotary, SinusoidalHalves, frequencies, sinusoidal
+from regard.settings import ImageModel, ModelSettings, SequenceModel
 
 D = 16
+every_kind = pytest.mark.parametrize("kind", registry.names("positions"))
 
 
 def test_sinusoidal_is_the_papers_formula():
@@ -22,15 +24,20 @@ def test_sinusoidal_is_the_papers_formula():
 
 def test_halves_are_the_same_numbers_with_all_sines_first():
     positions = torch.arange(20)
-    interleaved, halves = sinusoidal(positions, D), sinusoidal_halves(positions, D)
+    interleaved, halves = sinusoidal(positions, D), SinusoidalHalves(ModelSettings(width=D)).code(positions)
     torch.testing.assert_close(halves[:, : D // 2], interleaved[:, 0::2])
     torch.testing.assert_close(halves[:, D // 2 :], interleaved[:, 1::2])
 
 
 @pytest.mark.parametrize("offset", [1, 5, -3])
 def test_a_fixed_matrix_shifts_any_position(offset):
+    """PE(p + k) = M_k PE(p) for every p: each (sin, cos) pair is rotated by k·frequency."""
+    angles = offset * frequencies(D)
+    blocks = torch.stack(
+        [torch.stack([angles.cos(), angles.sin()], -1), torch.stack([-angles.sin(), angles.cos()], -1)], -2
+    )
     positions = torch.arange(10, 60)
-    shifted = sinusoidal(positions, D) @ shift_matrix(offset, D).T
+    shifted = sinusoidal(positions, D) @ torch.block_diag(*blocks).T
     torch.testing.assert_close(shifted, sinusoidal(positions + offset, D), atol=1e-5, rtol=0)
 
 
@@ -39,37 +46,83 @@ def test_rotary_scores_depend_on_distance_only():
     q, k = torch.randn(1, 1, 1, D), torch.randn(1, 1, 1, D)
 
     def score(query_position: int, key_position: int) -> float:
-        left, right = rotate(q, torch.tensor([[query_position]])), rotate(k, torch.tensor([[key_position]]))
+        left, right = (Rotary.rotate(x, torch.tensor([[at]])) for x, at in ((q, query_position), (k, key_position)))
         return (left * right).sum().item()
 
     assert score(3, 1) == pytest.approx(score(103, 101), abs=1e-4)
     assert abs(score(3, 1) - score(3, 2)) > 1e-3
 
 
-def test_rotation_keeps_length():
+@every_kind
+def test_a_rotation_keeps_length_and_only_rotary_is_one(kind):
     x = torch.randn(2, 3, 5, D)
-    turned = rotate(x, torch.arange(5).expand(2, 5))
-    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+    rotated = registry.load("positions", kind).rotate(x, torch.arange(5).expand(2, 5))
+    torch.testing.assert_close(rotated.norm(dim=-1), x.norm(dim=-1))
+    assert torch.equal(rotated, x) == (kind != "rotary")
 
 
-@pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal-halves", "learned", "index", "rotary", "none"])
+def refused(kind: str, **changes) -> list[str]:
+    return [str(problem) for problem in SequenceModel(positions=kind, **changes).check_parts()]
+
+
+@every_kind
 def test_each_kind_adds_what_it_says(kind):
     torch.manual_seed(2)
-    positions = Positions(ModelSettings(width=D, heads=2, positions=kind, max_positions=40))
+    if refused(kind):
+        assert "for patches of images" in refused(kind)[0]
+        return
+    positions = registry.load("positions", kind)(SequenceModel(width=D, heads=2, positions=kind, max_positions=40))
     for parameter in positions.parameters():
         torch.nn.init.normal_(parameter)
     x, places = torch.randn(2, 6, D), torch.arange(6).expand(2, 6)
     added = positions(x, places) - x
-    if kind in ("rotary", "none"):
-        assert added.abs().max() == 0
+    torch.testing.assert_close(added, positions.code(places), atol=1e-6, rtol=0)
+    assert (kind in ("rotary", "none")) == ((added[0, 1] - added[0, 5]).abs().max() < 1e-3)
+
+
+@every_kind
+def test_each_kind_tells_the_patches_of_a_grid_apart_or_nothing(kind):
+    torch.manual_seed(3)
+    settings, part = ImageModel(width=D, heads=2, positions=kind), registry.load("positions", kind)
+    assert list(settings.check_parts()) == []
+    assert list(part.check_length(settings, "patches", 1 << 30)) == []
+    patches = torch.randn(1, 6, D)
+    table = part.table_over_grid(settings, (2, 3))
+    if table is None:
+        positions = part(settings)
+        positions.initialise()
+        added = positions.over_grid(patches, (2, 3)) - patches
     else:
-        torch.testing.assert_close(added, positions.code(places), atol=1e-6, rtol=0)
-        assert (added[0, 1] - added[0, 5]).abs().max() > 1e-3
+        added = table.flatten(0, 1)[None]
+    assert added.shape == patches.shape
+    apart = [(added[0, i] - added[0, j]).abs().max() > 1e-3 for i in range(6) for j in range(i)]
+    assert all(apart) if kind not in ("rotary", "none") else not any(apart)
+
+
+def test_widths_that_cannot_be_paired_are_refused():
+    odd = {"width": 9, "heads": 3}
+    for kind in ("sinusoidal", "sinusoidal-halves"):
+        assert refused(kind, **odd) == [
+            "width = 9 is odd, and sinusoidal positions need pairs; use an even width",
+        ]
+    assert "a head of 3 is odd, and rotary positions need pairs" in refused("rotary", **odd)[0]
+    assert refused("learned", **odd) == refused("none", **odd) == refused("index", **odd) == []
+    (problem,) = ImageModel(width=6, heads=3, positions="sinusoidal-2d").check_parts()
+    assert "width = 6 cannot be divided by 4" in problem.reason
+
+
+@every_kind
+def test_only_a_table_has_a_last_position(kind):
+    part, settings = registry.load("positions", kind), SequenceModel(positions=kind, max_positions=40)
+    assert list(part.check_length(settings, "data.max_length", 40)) == []
+    problems = [problem.reason for problem in part.check_length(settings, "data.max_length", 41)]
+    expected = ["data.max_length = 41 is more than model.max_positions = 40"] if kind == "learned" else []
+    assert problems == expected
 
 
 def test_plain_index_survives_layer_norm():
     """Added equally to every channel it would not: layer norm removes what all channels share."""
-    positions = Positions(ModelSettings(width=D, heads=2, positions="index"))
+    positions = registry.load("positions", "index")(ModelSettings(width=D, heads=2, positions="index"))
     torch.nn.init.normal_(positions.direction_D)
     norm = torch.nn.LayerNorm(D)
     x = torch.randn(1, 1, D).expand(1, 2, D)

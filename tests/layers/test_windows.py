@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
 from regard.layers.block import Block
 from regard.layers.context import Context
 from regard.layers.windows import WindowAttention
+from regard.settings import ModelSettings
 
 B, D, H = 2, 12, 3
 GRIDS = [
@@ -32,7 +32,7 @@ def settings(**changes) -> ModelSettings:
 
 
 def context(patches: int) -> Context:
-    return Context.of(None, torch.arange(patches)[None], causal=False)
+    return Context.build(None, torch.arange(patches)[None], causal=False)
 
 
 def attention_of(grid: tuple[int, int], window: int, shifted: bool, **changes) -> WindowAttention:

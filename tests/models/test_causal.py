@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from regard.settings import ModelSettings
 from regard.models.causal import Causal
-from regard.recipes import resolve
+from regard.settings import CausalModel
 
 WORDS = 40
 
@@ -13,7 +12,7 @@ WORDS = 40
 def make(**changes) -> Causal:
     torch.manual_seed(1)
     base = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre", "max_positions": 32}
-    return Causal(ModelSettings(**base | changes), WORDS).eval()
+    return Causal(CausalModel(**base | changes), WORDS).eval()
 
 
 OPTIONS = {
@@ -22,7 +21,7 @@ OPTIONS = {
     "grouped heads": {"positions": "rotary", "key_value_heads": 2},
     "one key head": {"positions": "learned", "key_value_heads": 1},
     "query-key norm": {"positions": "rotary", "query_key_norm": True},
-    "local": {"positions": "sinusoidal", "mixer": "local", "window": 3},
+    "local": {"positions": "sinusoidal", "mixer": "local", "local": {"window": 3}},
     "capped logits": {"positions": "learned", "logit_cap": 2.0},
     "swiglu": {"positions": "rotary", "activation": "silu", "gated": True, "tie_embeddings": "none"},
     "post-norm": {"positions": "sinusoidal", "norm": "post"},
@@ -64,7 +63,7 @@ def test_documents_in_one_row_do_not_see_each_other():
 
 
 def test_a_window_hides_what_is_further_back():
-    model = make(positions="none", mixer="local", window=3, layers=1)
+    model = make(positions="none", mixer="local", local={"window": 3}, layers=1)
     tokens = torch.randint(0, WORDS, (1, 10))
     changed = tokens.clone()
     changed[0, 2] = (changed[0, 2] + 1) % WORDS
@@ -78,6 +77,8 @@ def test_capped_logits_stay_within_the_cap():
 
 
 def test_the_recipe_gpt2_124m_has_gpt2s_number_of_parameters():
+    from regard.recipes import resolve
+
     with torch.device("meta"):
         model = Causal(resolve("gpt2-124m").model, vocabulary=50257)
     assert sum(parameter.numel() for parameter in model.parameters()) == 124_439_808

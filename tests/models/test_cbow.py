@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 
-from regard.settings import EmbeddingSettings, TokenizerSettings
 from regard.data.batch import DataState
 from regard.data.cbow_batches import Lexicon, WordBatch, WordStream
 from regard.data.tokenizers import train_tokenizer
 from regard.data.word_vectors import WordVectors
 from regard.models.cbow import Cbow, negative_sampling_loss
+from regard.settings import EmbeddingSettings, TokenizerSettings
 
 WORDS, WIDTH, WINDOW, NEGATIVES = 12, 6, 2, 3
 

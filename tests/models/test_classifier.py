@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.settings import ModelSettings
 from regard.data.tokenizers import END, START
 from regard.errors import RegardError
 from regard.models.causal import Causal
 from regard.models.classifier import Classifier
 from regard.models.masked import Masked
-from regard.tasks.starting import copy_body
+from regard.settings import CausalModel, SequenceModel, TextClassifierModel, TokenModel
 
 WORDS, CLASSES = 40, 5
 
 
-def settings(**changes) -> ModelSettings:
+def settings(kind: type[SequenceModel] = TextClassifierModel, **changes) -> SequenceModel:
     base = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre", "max_positions": 32}
-    return ModelSettings(**base | changes)
+    return kind(**base | changes)
 
 
 def make(**changes) -> Classifier:
@@ -27,7 +26,7 @@ def make(**changes) -> Classifier:
 
 
 def framed(length: int, seed: int = 1) -> torch.Tensor:
-    """<start> and <end> around so many random tokens: [1, T]."""
+    """<start> and <end> around this many random tokens: [1, T]."""
     inner = torch.randint(3, WORDS, (length,), generator=torch.Generator().manual_seed(seed))
     return torch.cat([torch.tensor([START]), inner, torch.tensor([END])])[None]
 
@@ -35,6 +34,12 @@ def framed(length: int, seed: int = 1) -> torch.Tensor:
 def alone(model: Classifier, text: torch.Tensor) -> torch.Tensor:
     """The logits of one text in a row of its own: [T, C]."""
     return model(text, torch.ones_like(text), torch.arange(text.shape[1])[None])[0]
+
+
+def copy_body(model, weights) -> int:
+    from regard.tasks import starting
+
+    return starting.copy_body(model, weights)
 
 
 def place_of_class(pooling: str, length: int) -> int:
@@ -81,7 +86,7 @@ OPTIONS = {
     "bert": {"norm": "post", "positions": "learned", "embedding_norm": True, "activation": "gelu"},
     "rotary": {"positions": "rotary"},
     "causal": {"causal": True, "positions": "learned"},
-    "local": {"mixer": "local", "window": 3},
+    "local": {"mixer": "local", "local": {"window": 3}},
 }
 
 
@@ -124,7 +129,7 @@ def test_a_classifier_that_reads_both_ways_sees_all_of_the_text_from_its_start()
 def test_the_trunk_of_a_masked_model_is_taken_over_without_its_mask():
     torch.manual_seed(2)
     shape = {"norm": "post", "positions": "learned", "embedding_norm": True}
-    masked, model = Masked(settings(**shape), WORDS + 1).eval(), make(**shape)
+    masked, model = Masked(settings(TokenModel, **shape), WORDS + 1).eval(), make(**shape)
     head = model.to_classes.weight.clone()
     copied = copy_body(model, dict(masked.state_dict()))
     assert copied == sum(p.numel() for p in model.trunk.parameters())
@@ -135,7 +140,7 @@ def test_the_trunk_of_a_masked_model_is_taken_over_without_its_mask():
 
 def test_a_shorter_table_fills_the_rows_that_both_have():
     torch.manual_seed(2)
-    causal, model = Causal(settings(), WORDS - 1).eval(), make(causal=True)
+    causal, model = Causal(settings(CausalModel), WORDS - 1).eval(), make(causal=True)
     last = model.trunk.embedding.table.weight[-1].clone()
     copied = copy_body(model, dict(causal.state_dict()))
     table = model.trunk.embedding.table.weight
@@ -146,7 +151,10 @@ def test_a_shorter_table_fills_the_rows_that_both_have():
 
 def test_the_trunk_of_a_causal_model_is_taken_over():
     torch.manual_seed(2)
-    causal, model = Causal(settings(positions="rotary"), WORDS).eval(), make(causal=True, positions="rotary")
+    causal, model = (
+        Causal(settings(CausalModel, positions="rotary"), WORDS).eval(),
+        make(causal=True, positions="rotary"),
+    )
     text = framed(9)
     assert (model.trunk(text) - causal.trunk(text)).abs().max() > 0.1
     copy_body(model, dict(causal.state_dict()))
@@ -163,7 +171,7 @@ MISFITS = {
 
 @pytest.mark.parametrize(("changes", "name", "has"), MISFITS.values(), ids=MISFITS.keys())
 def test_weights_of_another_shape_are_an_error_that_names_them(changes, name, has):
-    other = Masked(settings(norm_kind="rms" if "norm_kind" in changes else "layer"), WORDS + 1)
+    other = Masked(settings(TokenModel, norm_kind="rms" if "norm_kind" in changes else "layer"), WORDS + 1)
     with pytest.raises(RegardError) as caught:
         copy_body(make(**changes), dict(other.state_dict()))
     assert name in caught.value.what

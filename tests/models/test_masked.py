@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.settings import ModelSettings
 from regard.models.masked import Masked
+from regard.settings import TokenModel
 
 WORDS = 41
 BERT = {"norm": "post", "activation": "gelu", "positions": "learned", "embedding_norm": True, "scale_embeddings": False}
@@ -16,7 +16,7 @@ BERT = {"norm": "post", "activation": "gelu", "positions": "learned", "embedding
 def make(**changes) -> Masked:
     torch.manual_seed(1)
     base = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "max_positions": 32}
-    return Masked(ModelSettings(**base | BERT | changes), WORDS).eval()
+    return Masked(TokenModel(**base | BERT | changes), WORDS).eval()
 
 
 OPTIONS = {

@@ -4,20 +4,20 @@ import pytest
 import torch
 from torch import nn
 
-from regard.settings import ModelSettings
+from regard import registry
 from regard.data.pair_batches import PairBatch, Rectangle, fill
 from regard.data.shards import PairShards, Ragged
 from regard.models.seq2seq import Seq2Seq
-from regard.recipes import resolve
+from regard.settings import TranslationModel
 
 WORDS = 50
-POSITIONS = ["sinusoidal", "sinusoidal-halves", "learned", "index", "rotary", "none"]
+POSITIONS = [name for name in registry.names("positions") if not list(TranslationModel(positions=name).check_parts())]
 
 
 def make(**changes) -> Seq2Seq:
     torch.manual_seed(1)
     base = {"layers": 2, "width": 16, "heads": 2, "feedforward": 32, "dropout": 0.0, "max_positions": 64}
-    return Seq2Seq(ModelSettings(**base | changes), WORDS, WORDS).eval()
+    return Seq2Seq(TranslationModel(**base | changes), WORDS, WORDS).eval()
 
 
 def ragged(sentences: list[list[int]]) -> Ragged:
@@ -83,8 +83,8 @@ FAMILIES = {
     "LSTM": {"mixer": "lstm", "cross": "none"},
     "Bahdanau": {"mixer": "gru", "cross": "additive"},
     "GRU": {"mixer": "gru", "cross": "multihead", "feedforward": 0},
-    "Hyena": {"mixer": "hyena", "hyena_filter_length": 12},
-    "local": {"mixer": "local", "window": 3},
+    "Hyena": {"mixer": "hyena", "hyena": {"filter_length": 12}},
+    "local": {"mixer": "local", "local": {"window": 3}},
 }
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
 
@@ -117,7 +117,7 @@ def test_steps_of_every_family_equal_the_whole_pass(family):
 
 
 @every_family
-def test_a_state_that_drops_a_sentence_goes_on_with_the_others(family):
+def test_a_state_that_drops_a_sentence_continues_with_the_others(family):
     model = make(**family)
     source, target = torch.randint(3, WORDS, (3, 6)), torch.randint(3, WORDS, (3, 5))
     segments = torch.ones_like(source)
@@ -172,6 +172,8 @@ def test_initialisation_is_the_papers():
 @pytest.mark.parametrize(("recipe", "millions"), [("transformer-base", 63), ("transformer-big", 214)])
 def test_the_presets_have_the_papers_size(recipe, millions):
     """65 M and 213 M in the paper, with 37,000 shared tokens."""
+    from regard.recipes import resolve
+
     settings = resolve(recipe).model
     with torch.device("meta"):
         model = Seq2Seq(settings, 37_000, 37_000)

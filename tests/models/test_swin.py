@@ -5,16 +5,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
 from regard.layers.block import Block
 from regard.models.swin import PatchMerging, Swin
-from regard.tasks.starting import copy_body
+from regard.settings import ImageModel
 
 
-def settings(**changes) -> ModelSettings:
+def settings(**changes) -> ImageModel:
     small = {"width": 12, "heads": 3, "feedforward": 24, "patch": 2, "window": 4, "stages": [2, 2]}
     common = {"positions": "none", "norm": "pre", "activation": "gelu", "dropout": 0.0}
-    return ModelSettings(**small | common | changes)
+    return ImageModel(**small | common | changes)
 
 
 def scattered(model: Swin) -> Swin:
@@ -145,7 +144,7 @@ def test_the_same_weights_go_on_at_another_resolution():
 
 def test_the_chance_to_skip_grows_over_all_stages():
     model = Swin(settings(stages=[2, 1, 2], stochastic_depth=0.4), 32, 32, 3, 5)
-    chances = [1 - module.kept.item() for module in model.modules() if isinstance(module, Block)]
+    chances = [1 - module.survival.item() for module in model.modules() if isinstance(module, Block)]
     assert chances == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
 
 
@@ -199,7 +198,9 @@ def test_it_learns_which_way_stripes_lie():
         assert (model.eval()(images).argmax(-1) == labels).all()
 
 
-def test_a_body_goes_on_at_another_resolution_and_with_other_classes():
+def test_a_body_continues_at_another_resolution_and_with_other_classes():
+    from regard.tasks.starting import copy_body
+
     source, model = Swin(settings(), 32, 32, 3, 10), Swin(settings(), 16, 32, 3, 4)
     copied = copy_body(model, dict(source.named_parameters()))
     own = dict(model.named_parameters())

@@ -3,30 +3,36 @@
 import pytest
 import torch
 
-from regard.settings import ModelSettings, TrainingSettings
+from regard import registry
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
-from regard.training.optimizer import Optimizer, matrices_of_blocks
+from regard.models.vision import VisionTransformer
+from regard.settings import CausalModel, ImageModel, PartSettings, TrainingSettings, TranslationModel
+from regard.training.optimizer import Method, Optimizer, Weights
 
-SMALL = ModelSettings(layers=2, width=16, heads=2, feedforward=32, dropout=0.0, norm="pre")
+SMALL = {"layers": 2, "width": 16, "heads": 2, "feedforward": 32, "dropout": 0.0, "norm": "pre"}
 
 
 def model_with_gradients(seed: int = 1) -> Causal:
     torch.manual_seed(seed)
-    model = Causal(SMALL, 20)
+    model = Causal(CausalModel(**SMALL), 20)
     model(torch.randint(0, 20, (4, 10))).square().sum().backward()
     return model
 
 
 def settings(**changes: object) -> TrainingSettings:
-    return TrainingSettings(optimizer="muon", weight_decay=0.1, learning_rate=0.001, muon_learning_rate=0.02, **changes)
+    return TrainingSettings(optimizer="muon", weight_decay=0.1, learning_rate=0.001, **changes)
+
+
+def maps(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    return Weights.from_model(model).maps
 
 
 def test_muon_moves_the_matrices_of_the_blocks_as_torch_does_alone():
     model, other = model_with_gradients(), model_with_gradients()
     Optimizer(model, settings()).step(0.0005)  # half of the schedule's highest rate
-    torch.optim.Muon(matrices_of_blocks(other), lr=0.01, momentum=0.95, weight_decay=0.1).step()
-    for mine, theirs in zip(matrices_of_blocks(model), matrices_of_blocks(other), strict=True):
+    torch.optim.Muon(maps(other), lr=0.01, momentum=0.95, weight_decay=0.1).step()
+    for mine, theirs in zip(maps(model), maps(other), strict=True):
         # torch's own rounds to bfloat16 on its way, here only on a GPU.
         torch.testing.assert_close(mine, theirs, atol=0.01 * 0.05, rtol=0)
 
@@ -34,7 +40,7 @@ def test_muon_moves_the_matrices_of_the_blocks_as_torch_does_alone():
 def test_muon_leaves_embeddings_norms_and_biases_to_adamw():
     model, other = model_with_gradients(), model_with_gradients()
     Optimizer(model, settings()).step(0.001)
-    inside = {id(weight) for weight in matrices_of_blocks(other)}
+    inside = {id(weight) for weight in maps(other)}
     rest = [weight for weight in other.parameters() if id(weight) not in inside]
     assert len(rest) + len(inside) == len(list(other.parameters()))
     groups = [
@@ -51,14 +57,68 @@ def test_muon_leaves_embeddings_norms_and_biases_to_adamw():
 def test_an_update_of_muon_is_nearly_orthogonal():
     model = model_with_gradients()
     before = model.trunk.blocks[0].mixer.to_out.weight.detach().clone()
-    Optimizer(model, TrainingSettings(optimizer="muon", learning_rate=1.0, muon_learning_rate=1.0)).step(1.0)
+    Optimizer(model, TrainingSettings(optimizer="muon", learning_rate=1.0, muon={"learning_rate": 1.0})).step(1.0)
     stretched = torch.linalg.svdvals(before - model.trunk.blocks[0].mixer.to_out.weight.detach())
     # But for the one direction in which the norm after it leaves no gradient.
     assert stretched[-2] > 0.5 and stretched[0] < 1.5
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])
-def test_a_restored_optimizer_goes_on_as_if_it_had_not_stopped(kind: str):
+class Sgd(Method):
+    """As a plug-in may bring it."""
+
+    class Settings(PartSettings):
+        momentum: float = 0.5
+
+    @staticmethod
+    def make(weights, settings):
+        own = settings.own("optimizer", Sgd.Settings)
+        return [(torch.optim.SGD(weights.groups(settings.weight_decay), lr=0.0, momentum=own.momentum), 1.0)]
+
+
+@pytest.fixture(autouse=True)
+def a_new_optimizer(monkeypatch):
+    monkeypatch.setitem(registry.OPTIMIZERS, "sgd", Sgd)
+
+
+every_optimizer = pytest.mark.parametrize("kind", [*registry.names("optimizers"), "sgd"])
+
+
+@every_optimizer
+def test_every_optimizer_lowers_a_loss_and_moves_every_weight(kind: str):
+    torch.manual_seed(4)
+    model = Causal(CausalModel(**SMALL), 20)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = Optimizer(model, TrainingSettings(optimizer=kind, learning_rate=0.01))
+    tokens, losses = torch.arange(20).view(2, 10), []
+    for _ in range(5):
+        loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step(0.01)
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert [name for name, weight in model.named_parameters() if torch.equal(weight, before[name])] == []
+
+
+@every_optimizer
+def test_only_matrices_that_are_linear_maps_or_tables_are_decayed(kind: str):
+    """Without gradients, decoupled decay alone moves a weight; Adam's and SGD's is a gradient."""
+    torch.manual_seed(3)
+    model = VisionTransformer(ImageModel(**SMALL, pooling="both", registers=1, positions="learned"), 8, 8, 1, 3)
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    Optimizer(model, TrainingSettings(optimizer=kind, weight_decay=0.1)).step(0.01)
+    moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    free = {"positions_RSD", "class_token_1D", "registers_ED"}
+    assert moved == {
+        name
+        for name, weight in before.items()
+        if weight.dim() >= 2 and weight.any() and name.split(".")[-1] not in free
+    }
+
+
+@every_optimizer
+def test_a_restored_optimizer_continues_as_if_it_had_not_stopped(kind: str):
     model, other = model_with_gradients(), model_with_gradients()
     chosen = TrainingSettings(optimizer=kind, learning_rate=0.001)
     first = Optimizer(model, chosen)
@@ -74,14 +134,14 @@ def test_a_restored_optimizer_goes_on_as_if_it_had_not_stopped(kind: str):
 
 
 @pytest.mark.parametrize("mixer", ["hyena", "gru"])
-def test_what_is_no_linear_map_is_left_to_adamw(mixer):
-    model = Seq2Seq(SMALL.model_copy(update={"mixer": mixer, "cross": "additive", "hyena_filter_length": 8}), 20, 20)
-    inside = {id(weight) for weight in matrices_of_blocks(model)}
+def test_what_is_not_a_linear_map_is_left_to_adamw(mixer):
+    model = Seq2Seq(TranslationModel(**SMALL, mixer=mixer, cross="additive").for_length(8), 20, 20)
+    inside = {id(weight) for weight in maps(model)}
     names = {name for name, weight in model.named_parameters() if id(weight) in inside}
     assert {"decoder.0.cross.to_key.weight", "encoder.1.feedforward.expand.weight"} <= names
     assert ("decoder.0.mixer.forwards.weight_hh_l0" in names) == (mixer == "gru")
     assert not [name for name in names if "filter" in name or "skips" in name or "energy" in name or "short" in name]
-    groups = Optimizer(model, settings()).parts[0][0].param_groups
+    groups = Optimizer(model, settings()).optimizers[0][0].param_groups
     decayed = {id(weight) for weight in groups[0]["params"]}
     free = [name for name, weight in model.named_parameters() if "filter" in name or "skips" in name]
     assert bool(free) == (mixer == "hyena")

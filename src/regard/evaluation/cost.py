@@ -16,27 +16,24 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.settings import RECURRENT, ModelSettings
+from regard import registry
 from regard.evaluation.process_memory import growth_during
 from regard.hardware import Hardware
 from regard.layers.attention import Attention
-from regard.layers.block import make_mixer
 from regard.layers.context import Context
-from regard.layers.convolution import long_convolution
-from regard.layers.hyena import Hyena, HyenaState
+from regard.layers.mixer import Mixer
+from regard.settings import ModelSettings
 
 UNFUSED = "unfused"
 WARM_UP = 3  # passes before a graph is captured
 A_ROUND = 0.01  # seconds; shorter passes are repeated within a round, so that starting and reading the clock vanish
-STEPS, LONG_STRETCH = 64, 1024  # tokens decoded up to the length; more where their cost varies from token to token
-MODES, LONGEST_FIT = 16, 1024  # exponentials of a distilled filter, and the longest filter they are fitted to
 
 
 @dataclass(frozen=True)
@@ -47,34 +44,31 @@ class Setup:
     width: int
     heads: int
     batch: int = 1
-    window: int = 128
     rounds: int = 5
     seconds: float = 2.0  # for all rounds of one point, and half of it for those of decoding there
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # the mixers' own settings, by their names
 
-    def layer(self, name: str, length: int) -> Any:
+    def layer(self, name: str, length: int) -> Mixer:
         """A mixer for sequences of this length, on the device."""
-        settings = ModelSettings(
-            mixer="attention" if name == UNFUSED else name,  # type: ignore[arg-type]
-            width=self.width,
-            heads=self.heads,
-            window=self.window,
-            positions="none",
-            hyena_filter_length=length,
-        )
+        mixer = "attention" if name == UNFUSED else name
+        shape = {"mixer": mixer, "width": self.width, "heads": self.heads, "positions": "none"}
+        own = {mixer: dict(self.own[mixer])} if mixer in self.own else {}
+        settings = ModelSettings.model_validate({**shape, **own}).for_length(length)
         torch.manual_seed(1)
-        made = UnfusedAttention(settings, True) if name == UNFUSED else make_mixer(settings, causal=True)
-        return made.to(self.hardware.device)
+        return mixer_class(name)(settings, causal=True).to(self.hardware.device)
 
     def vectors(self, length: int) -> Tensor:
         return torch.randn(self.batch, length, self.width, device=self.hardware.device)
 
     def context(self, length: int) -> Context:
         positions_BT = torch.arange(length, device=self.hardware.device).expand(self.batch, -1)
-        return Context.of(None, positions_BT, causal=True)
+        return Context.build(None, positions_BT, causal=True)
 
 
 class UnfusedAttention(Attention):
     """The softmax written out: all T × T scores stand in memory, and their gradients too."""
+
+    compiles = False  # the compiler would recognise it and fuse it again
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         scores_BHTS = q @ k.transpose(-2, -1) / math.sqrt(self.key_width)
@@ -85,26 +79,10 @@ class UnfusedAttention(Attention):
         return scores_BHTS.softmax(dim=-1) @ v
 
 
-class NaiveConvolution:
-    """y_t = Σ_{s ≤ t} h_{t−s} u_s taken literally: every token sums over all inputs so far."""
-
-    def __init__(self, h_DK: Tensor, rows: int):
-        self.h_DK = h_DK
-        self.reversed_DK = h_DK.flip(-1).contiguous()
-        self.inputs_NDL = h_DK.new_zeros(rows, *h_DK.shape)
-        self.length = 0
-
-    def step(self, u_ND: Tensor) -> Tensor:
-        """Feed one position; its output: [N, D]."""
-        self.inputs_NDL[..., self.length] = u_ND
-        self.length += 1
-        return (self.inputs_NDL[..., : self.length] * self.reversed_DK[:, -self.length :]).sum(-1).to(u_ND.dtype)
-
-    def prefill(self, u_NDT: Tensor) -> Tensor:
-        """Feed the first positions at once; their outputs: [N, D, T]."""
-        self.length = u_NDT.shape[-1]
-        self.inputs_NDL[..., : self.length] = u_NDT
-        return long_convolution(u_NDT, self.h_DK)
+def mixer_class(name: str) -> type[Mixer]:
+    """A registered mixer, or attention without its fused kernel."""
+    mixer: type[Mixer] = UnfusedAttention if name == UNFUSED else registry.load("mixers", name)
+    return mixer
 
 
 # ---------------------------------------------------------------- forward + backward
@@ -120,7 +98,7 @@ class Spread:
     rounds: int
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> Spread:
+    def over(cls, seconds: Sequence[float]) -> Spread:
         return cls(statistics.median(seconds), min(seconds), max(seconds), len(seconds))
 
 
@@ -139,7 +117,7 @@ def forward_backward(name: str, length: int, setup: Setup) -> PassCost:
     """Time and memory of one mixer at one length."""
     _free_memory()
     layer = setup.layer(name, length)
-    return _on_cuda(name, layer, length, setup) if _is_cuda(setup) else _on_cpu(layer, length, setup)
+    return _on_cuda(layer, length, setup) if _is_cuda(setup) else _on_cpu(layer, length, setup)
 
 
 def _on_cpu(layer: nn.Module, length: int, setup: Setup) -> PassCost:
@@ -150,14 +128,13 @@ def _on_cpu(layer: nn.Module, length: int, setup: Setup) -> PassCost:
     while not seconds or (len(seconds) < 3 and sum(seconds) < setup.seconds / 2):
         memory.append(growth_during(lambda: seconds.append(_once(run, setup))))
     enough = sum(seconds) >= setup.seconds
-    time = Spread.of(seconds) if enough else _rounds(run, min(seconds), setup)
+    time = Spread.over(seconds) if enough else _rounds(run, min(seconds), setup)
     return PassCost(length, time, min(memory), False, False)
 
 
-def _on_cuda(name: str, layer: nn.Module, length: int, setup: Setup) -> PassCost:
+def _on_cuda(layer: Mixer, length: int, setup: Setup) -> PassCost:
     run = _pass(layer, length, setup)
-    # Written-out attention would be found and fused again; recurrence is one call of a library.
-    compiled = setup.hardware.compile and name not in (UNFUSED, *RECURRENT)
+    compiled = setup.hardware.compile and layer.compiles
     if compiled:
         torch.compiler.reset()  # else, after some lengths, no more of them would be compiled
         layer.compile(dynamic=False)
@@ -165,17 +142,17 @@ def _on_cuda(name: str, layer: nn.Module, length: int, setup: Setup) -> PassCost
     stream = torch.cuda.Stream(setup.hardware.device)
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(WARM_UP if name not in RECURRENT else 1):
+        for _ in range(1 if layer.unrolled else WARM_UP):
             run()
     torch.cuda.current_stream().wait_stream(stream)
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     seconds = _once(run, setup)
     memory = torch.cuda.max_memory_allocated() - before
-    # Every step of a recurrence would be nodes of the graph: hundreds of thousands, and they run no faster.
-    graph = _captured(run) if name not in RECURRENT and seconds < setup.seconds else None
+    # Where every position would be nodes of the graph there are hundreds of thousands, and they run no faster.
+    graph = _captured(run) if not layer.unrolled and seconds < setup.seconds else None
     replay = graph.replay if graph is not None else run
-    timed = Spread.of([seconds]) if seconds >= setup.seconds else _rounds(replay, _once(replay, setup), setup)
+    timed = Spread.over([seconds]) if seconds >= setup.seconds else _rounds(replay, _once(replay, setup), setup)
     return PassCost(length, timed, memory, compiled, graph is not None)
 
 
@@ -230,69 +207,55 @@ class StepCost:
 
 
 def decoding(name: str, length: int, setup: Setup) -> dict[str, StepCost]:
-    """What a token costs when the text is this long; of hyena, in each of the ways that it can be decoded."""
+    """What a token costs when the text is this long, in each of the ways that the mixer can be decoded."""
     _free_memory()
     layer = setup.layer(name, length).eval()
     for parameter in layer.parameters():
         parameter.requires_grad_(False)
-    rows, like = setup.batch, setup.vectors(1)[:, 0]
-
-    def start() -> Any:
-        return layer.start(rows, length, like)
-
-    def start_naive() -> HyenaState:
-        state: HyenaState = start()
-        state.convolutions = [NaiveConvolution(h_DK, rows) for h_DK, _ in layer.filters(length)]  # type: ignore[misc]
-        return state
-
+    costs: dict[str, StepCost] = {}
     with torch.inference_mode():
-        if not isinstance(layer, Hyena):
-            return {name: _steps(layer, start, length, STEPS, setup)}
-        costs = {name: _steps(layer, start, length, LONG_STRETCH, setup)}
-        if costs[name].time.median * length <= setup.seconds:
-            costs[f"{name}-all"] = _steps(layer, start, length, length, setup)
-        costs[f"{name}-naive"] = _steps(layer, start_naive, length, STEPS, setup)
-        if length <= LONGEST_FIT:
-            layer.distil(MODES, length)
-            costs[f"{name}-distilled"] = _steps(layer, start, length, STEPS, setup)
-        return costs
+        for way in layer.decodings(length):
+            if way.tokens or costs[name].time.median * length <= setup.seconds:
+                shown = f"{name}-{way.name}" if way.name else name
+                costs[shown] = _steps(layer, way.start, length, way.tokens or length, setup)
+    return costs
 
 
-def _steps(layer: Any, start: Callable[[], Any], length: int, steps: int, setup: Setup) -> StepCost:
+def _steps(layer: Mixer, start: Callable[[int, int, Tensor], Any], length: int, steps: int, setup: Setup) -> StepCost:
     """The last `steps` tokens of `length`; all that come before are read at once, outside of the time."""
-    first = length - steps if steps < length else 0
+    first, like = max(0, length - steps), setup.vectors(1)[:, 0]
     x_BTD, context = setup.vectors(length), setup.context(first)
     begun = time.perf_counter()
     seconds: list[float] = []
     while len(seconds) <= setup.rounds and (not seconds or time.perf_counter() - begun < setup.seconds / 2):
-        state = start()
+        state = start(setup.batch, length, like)
         if first:
             layer.prefill(x_BTD[:, :first], context, state)
 
         def run(state: Any = state) -> None:
-            for place in range(first, length):
-                layer.step(x_BTD[:, place], state)
+            for t in range(first, length):
+                layer.step(x_BTD[:, t], state)
 
         seconds.append(_once(run, setup) / (length - first))
     # The first round warms up, where there is another.
-    return StepCost(length, first, Spread.of(seconds[1:] or seconds), held_bytes(state))
+    return StepCost(length, first, Spread.over(seconds[1:] or seconds), held_bytes(state))
 
 
 def held_bytes(state: Any) -> int:
     """Bytes of all tensors that a state holds, each counted once."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     waiting = [state]
     while waiting:
         each = waiting.pop()
         if isinstance(each, Tensor):
-            found[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
+            sizes[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
         elif isinstance(each, dict):
             waiting += each.values()
         elif isinstance(each, list | tuple):
             waiting += each
         elif hasattr(each, "__dict__"):
             waiting += vars(each).values()
-    return sum(found.values())
+    return sum(sizes.values())
 
 
 # ---------------------------------------------------------------- growth
@@ -345,10 +308,10 @@ def _rounds(run: Callable[[], Any], seconds: float, setup: Setup) -> Spread:
         for _ in range(passes):
             run()
 
-    found: list[float] = []
-    while len(found) < setup.rounds and (not found or sum(found) * passes < setup.seconds):
-        found.append(_once(several, setup) / passes)
-    return Spread.of(found)
+    rounds: list[float] = []
+    while len(rounds) < setup.rounds and (not rounds or sum(rounds) * passes < setup.seconds):
+        rounds.append(_once(several, setup) / passes)
+    return Spread.over(rounds)
 
 
 def _once(run: Callable[[], Any], setup: Setup) -> float:

@@ -42,7 +42,7 @@ class Attention(Mixer):
         self.key_width = settings.head_key_width
         self.value_width = settings.head_value_width
         self.dropout = settings.attention_dropout
-        self.rotate = None if cross else settings.part("positions").rotate
+        self.rotate = settings.part("positions").rotate
         # Wq, Wk and Wv as the rows of one matrix: one product instead of three.
         self.widths = [
             self.heads * self.key_width,
@@ -131,8 +131,7 @@ class Attention(Mixer):
         q_BTX, k_BTX, v_BTX = self.to_qkv(x_BTD).split(self.widths, dim=-1)
         q_BHTK = self.query_norm(self._split(q_BTX, self.heads))
         k_BGTK = self.key_norm(self._split(k_BTX, self.key_value_heads))
-        if self.rotate is not None:
-            q_BHTK, k_BGTK = self.rotate(q_BHTK, positions_BT), self.rotate(k_BGTK, positions_BT)
+        q_BHTK, k_BGTK = self.rotate(q_BHTK, positions_BT), self.rotate(k_BGTK, positions_BT)
         return q_BHTK, k_BGTK, self._split(v_BTX, self.key_value_heads)
 
     def _gather(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:

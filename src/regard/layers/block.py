@@ -48,7 +48,7 @@ class Block(nn.Module):
         self.pre_norm = settings.norm == "pre"
         self.mixer: Any = mixer or make_mixer(settings, causal, decoder)
         self.mixer_norm = make_norm(settings)
-        self.cross = _make_cross(settings) if decoder else None
+        self.cross: Any = _make_cross(settings) if decoder else None
         self.cross_norm = make_norm(settings) if self.cross is not None else None
         self.feedforward = FeedForward(settings) if settings.feedforward else None
         self.feedforward_norm = make_norm(settings) if settings.feedforward else None

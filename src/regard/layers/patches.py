@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,7 @@ class PatchEmbedding(nn.Module):
             self.registers_ED = nn.Parameter(torch.empty(settings.registers, settings.width).normal_(std=0.02))
         positions = settings.part("positions")
         self.positions_RSD: nn.Parameter | None = positions.table_over_grid(settings, self.grid)
-        self.along = positions(settings) if self.positions_RSD is None else None
+        self.along: Any = positions(settings) if self.positions_RSD is None else None
         self.norm = make_norm(settings) if settings.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(settings.dropout)
         inputs = channels * patch[0] * patch[1]

@@ -16,7 +16,7 @@ Shapes: B rows · T positions · D model width · H heads · K head width · R �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
@@ -33,8 +33,6 @@ class Positions(nn.Module):
     """Adds the position's code to each token's vector."""
 
     Settings: ClassVar[type[PartSettings]] = PartSettings  # its own table in a recipe, [model.NAME]
-    # How attention rotates its queries and keys, (x_BHTK, positions_BT) → x_BHTK; None: it does not.
-    rotate: ClassVar[Callable[[Tensor, Tensor], Tensor] | None] = None
 
     def __init__(self, settings: ModelSettings):
         super().__init__()
@@ -53,6 +51,11 @@ class Positions(nn.Module):
 
     def initialise(self) -> None:
         """Set the weights that start in their own way."""
+
+    @staticmethod
+    def rotate(x_BHTK: Tensor, positions_BT: Tensor) -> Tensor:
+        """What attention does to its queries and keys: [B, H, T, K]."""
+        return x_BHTK
 
     @classmethod
     def table_over_grid(cls, settings: ModelSettings, grid: tuple[int, int]) -> nn.Parameter | None:
@@ -167,17 +170,16 @@ class EvenHead(PartSettings):
             )
 
 
-def rotate(x_BHTK: Tensor, positions_BT: Tensor) -> Tensor:
-    """Rotate each pair (x_i, x_{i + K/2}) by position · frequency_i: q·k then depends on distance only."""
-    angles_B1TK = (positions_BT[..., None] * frequencies(x_BHTK.shape[-1], x_BHTK.device))[:, None]
-    cos, sin = angles_B1TK.cos().to(x_BHTK.dtype), angles_B1TK.sin().to(x_BHTK.dtype)
-    first, second = x_BHTK.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
-
-
 class Rotary(NoPositions):
     Settings = EvenHead
-    rotate = staticmethod(rotate)
+
+    @staticmethod
+    def rotate(x_BHTK: Tensor, positions_BT: Tensor) -> Tensor:
+        """Rotate each pair (x_i, x_{i + K/2}) by position · frequency_i: q·k then depends on distance only."""
+        angles_B1TK = (positions_BT[..., None] * frequencies(x_BHTK.shape[-1], x_BHTK.device))[:, None]
+        cos, sin = angles_B1TK.cos().to(x_BHTK.dtype), angles_B1TK.sin().to(x_BHTK.dtype)
+        first, second = x_BHTK.chunk(2, dim=-1)
+        return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 
 # ---------------------------------------------------------------- sines and cosines

@@ -191,4 +191,5 @@ def blocks(model: nn.Module) -> list[Block]:
 
 def no_decay(model: nn.Module) -> list[nn.Parameter]:
     """The weights that modules say are not linear maps."""
-    return [weight for module in model.modules() if hasattr(module, "no_decay") for weight in module.no_decay()]
+    modules: list[Any] = [module for module in model.modules() if hasattr(module, "no_decay")]
+    return [weight for module in modules for weight in module.no_decay()]

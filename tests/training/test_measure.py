@@ -1,0 +1,62 @@
+"""The one loop that measures a loss, against the sums written out."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.hardware import Hardware
+from regard.settings import SystemSettings
+from regard.training.measure import Measured, measure
+
+CPU = Hardware.choose(SystemSettings(device="cpu"))
+
+
+@dataclass
+class Rows:
+    labels: Tensor
+    logits: Tensor
+    nothing: int
+
+    def to(self, device):
+        return self
+
+
+def rows(shape: tuple[int, ...], nothing: int, seed: int) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 4, shape, generator=generator)
+    labels[0] = 2
+    return Rows(labels, torch.randn(*shape, 4, generator=generator), nothing)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (6,), (4, 1)])
+@pytest.mark.parametrize("nothing", [0, -1])
+def test_every_figure_is_what_it_says(shape, nothing):
+    batches = [rows(shape, nothing, seed) for seed in (1, 2, 3)]
+    model = nn.Dropout(0.5).train()
+    found = measure(model, batches, lambda batch: model(batch.logits), CPU)
+    total, right, targets, whole, asked = 0.0, 0, 0, 0, 0
+    for batch in batches:
+        for labels, logits in zip(batch.labels, batch.logits, strict=True):
+            pairs = [
+                (int(label), row.log_softmax(-1))
+                for label, row in zip(labels.view(-1), logits.view(-1, 4), strict=True)
+                if label != nothing
+            ]
+            hits = [int(log_p.argmax()) == label for label, log_p in pairs]
+            total -= sum(float(log_p[label]) for label, log_p in pairs)
+            right, targets = right + sum(hits), targets + len(hits)
+            whole, asked = whole + (bool(hits) and all(hits)), asked + bool(hits)
+    assert (found.targets, found.right, found.rows, found.right_rows) == (targets, right, asked, whole)
+    assert found.total == pytest.approx(total, rel=1e-5)
+    assert found.loss == pytest.approx(total / targets, rel=1e-5)
+    assert found.perplexity == pytest.approx(math.exp(total / targets), rel=1e-5)
+    assert (found.accuracy, found.whole) == (100 * right / targets, 100 * whole / asked)
+    assert not model.training
+
+
+def test_nothing_to_measure_is_no_error_and_a_hopeless_model_has_a_finite_perplexity():
+    assert measure(nn.Identity(), [], lambda batch: batch, CPU).loss == 0.0
+    assert math.isfinite(Measured(1e6, 1, 0, 1, 0).perplexity)
