@@ -1,4 +1,4 @@
-"""Small places of images, made for tests: folders, archives, idx files; and what is found in them."""
+"""Small sources of images, made for tests: folders, archives, idx files; and what is read from them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from regard.settings import DataSettings
-from regard.data.image_sources import found, place_of
+from expect import error_of
+from regard.data.image_sources import images_for, open_source
 from regard.errors import RegardError
+from regard.settings import ImageData
 
 
 def png(colour: int = 0, side: int = 4) -> bytes:
@@ -62,16 +62,16 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def listing(path: Path, split: str = "train", **settings) -> list[tuple[str, str, str]]:
-    """Name, label and split of all images of a place, in natural order."""
-    count, images = found([place_of(path, DataSettings(**settings))], split)
+    """Name, label and split of all images of a source, in natural order."""
+    count, images = images_for([open_source(path, ImageData(**settings))], split)
     entries = [tuple(entry) for entry, _ in images]
     assert len(entries) == count
     return sorted(entries)
 
 
-def error_of(path: Path, **settings) -> RegardError:
-    with pytest.raises(RegardError) as caught:
-        _, images = found([place_of(path, DataSettings(**settings))], "train")
+def error_of_reading(path: Path, **settings) -> RegardError:
+    def read() -> None:
+        _, images = images_for([open_source(path, ImageData(**settings))], "train")
         list(images)
-    assert all(part.strip() for part in (caught.value.what, caught.value.why, caught.value.fix))
-    return caught.value
+
+    return error_of(read)

@@ -6,9 +6,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from regard.settings import AugmentationSettings
+from regard.data.augmentation import Augmentation, beta_quantiles, quantile
 from regard.data.keys import sample_keys, uniforms
-from regard.training.augmentation import Augmentation, beta_quantiles, quantile
+from regard.settings import AugmentationSettings
 
 EVERYTHING = {"crop": 3, "flip": 0.5, "operations": 2, "strength": 0.8, "erase": 0.4, "mixup": 0.3, "cutmix": 1.0}
 

@@ -7,7 +7,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.training.image_operations import GEOMETRIC, OPERATIONS, TONAL, change, channel_means, grey
+from regard.data.image_operations import GEOMETRIC, OPERATIONS, TONAL, change, channel_means, grey
 
 HEIGHT, WIDTH = 24, 32
 AMOUNTS = (-1.0, -0.37, 0.0, 0.2, 0.64, 1.0)

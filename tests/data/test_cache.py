@@ -1,4 +1,4 @@
-"""Shards: the tokenised corpus is what direct encoding gives, is used again, and is never half-written."""
+"""The cache of tokenised pairs: it is what direct encoding gives, is used again, and is never half-written."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.settings import DataSettings, TokenizerSettings
-from regard.data import shards
-from regard.data.pairs import Pair, PairSource, splits
-from regard.data.shards import PairShards, Ragged, cache_folder, spread, tokenise
+from regard.data import tokenised
+from regard.data.cache import cache_folder
+from regard.data.pairs import Pair, PairSource, pair_splits
+from regard.data.ragged import Ragged, spread
+from regard.data.tokenised import TokenisedPairs, tokenise_pairs
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError
+from regard.settings import PairData, TokenizerSettings
 
 PAIRS = [
     ("A dog sees a cat.", "Ein Hund sieht eine Katze."),
@@ -44,13 +46,13 @@ class Corpus:
 
     @property
     def source(self) -> PairSource:
-        return splits(DataSettings(root=str(self.folder), train=["a.tsv"], held_out=0.0))["train"]
+        return pair_splits(PairData(root=str(self.folder), train=["a.tsv"], held_out=0.0))["train"]
 
-    def tokenise(self, tokenizers: tuple[TextTokenizer, TextTokenizer] = TOKENIZERS) -> PairShards:
-        return tokenise(self.source, tokenizers, self.cache)
+    def tokenise(self, tokenizers: tuple[TextTokenizer, TextTokenizer] = TOKENIZERS) -> TokenisedPairs:
+        return tokenise_pairs(self.source, tokenizers, self.cache)
 
     def folders(self) -> list[Path]:
-        return sorted((self.cache / "shards").iterdir())
+        return sorted((self.cache / "prepared").iterdir())
 
     def times(self) -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in sorted(self.cache.rglob("*"))}
@@ -61,7 +63,7 @@ def corpus(tmp_path) -> Corpus:
     return Corpus(tmp_path)
 
 
-def as_lists(found: PairShards) -> list[tuple[list[int], list[int]]]:
+def as_lists(found: TokenisedPairs) -> list[tuple[list[int], list[int]]]:
     return [(found.source[i].tolist(), found.target[i].tolist()) for i in range(len(found))]
 
 
@@ -75,14 +77,14 @@ def encoded(pairs: list[Pair], tokenizers=TOKENIZERS) -> list[tuple[list[int], l
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 20_000])
-def test_shards_hold_what_direct_encoding_gives(corpus, monkeypatch, chunk):
-    monkeypatch.setattr(shards, "CHUNK", chunk)
+def test_the_cache_holds_what_direct_encoding_gives(corpus, monkeypatch, chunk):
+    monkeypatch.setattr(tokenised, "CHUNK", chunk)
     found = corpus.tokenise()
     assert as_lists(found) == encoded(WHOLE)
     assert found.source.lengths.tolist() == [len(source) for source, _ in encoded(WHOLE)]
 
 
-def test_shards_decode_to_the_text(corpus):
+def test_cached_ids_decode_to_the_text(corpus):
     found = corpus.tokenise()
     assert BYTES.decode([row for row, _ in as_lists(found)]) == [source for source, _ in WHOLE]
     assert CHARACTERS.decode([row for _, row in as_lists(found)]) == [target for _, target in WHOLE]
@@ -102,7 +104,7 @@ def test_small_vocabularies_take_two_bytes_an_id(corpus):
     assert (folder / "source.ids").stat().st_size == 2 * int(found.source.lengths.sum())
 
 
-def test_no_pairs_give_empty_shards(corpus):
+def test_no_pairs_give_no_ids(corpus):
     corpus.write([("", "x"), (" ", "y")])
     for found in (corpus.tokenise(), corpus.tokenise()):
         assert len(found) == 0
@@ -110,16 +112,16 @@ def test_no_pairs_give_empty_shards(corpus):
 
 
 def test_progress_counts_the_pairs(corpus, monkeypatch):
-    monkeypatch.setattr(shards, "CHUNK", 2)
+    monkeypatch.setattr(tokenised, "CHUNK", 2)
     seen: list[int] = []
-    tokenise(corpus.source, TOKENIZERS, corpus.cache, seen.append)
+    tokenise_pairs(corpus.source, TOKENIZERS, corpus.cache, seen.append)
     assert seen == [2, 3]
 
 
 # --- Using them again ------------------------------------------------------------------------------------
 
 
-def test_shards_are_made_once(corpus):
+def test_pairs_are_tokenised_once(corpus):
     first, before = corpus.tokenise(), corpus.times()
     again = corpus.tokenise()
     assert corpus.times() == before
@@ -130,9 +132,9 @@ def test_a_moved_corpus_is_still_known(corpus, tmp_path_factory):
     corpus.tokenise()
     moved = tmp_path_factory.mktemp("moved")
     shutil.copy(corpus.folder / "a.tsv", moved / "b.tsv")
-    source = splits(DataSettings(root=str(moved), train=["b.tsv"], held_out=0.0))["train"]
+    source = pair_splits(PairData(root=str(moved), train=["b.tsv"], held_out=0.0))["train"]
     before = corpus.times()
-    assert as_lists(tokenise(source, TOKENIZERS, corpus.cache)) == encoded(WHOLE)
+    assert as_lists(tokenise_pairs(source, TOKENIZERS, corpus.cache)) == encoded(WHOLE)
     assert corpus.times() == before
 
 
@@ -155,8 +157,8 @@ def test_the_same_files_as_another_corpus_go_to_another_folder(corpus):
     for name in ("left", "right"):
         (corpus.folder / name).write_text("".join(f"{s}\t{t}\n" for s, t in WHOLE), encoding="utf-8")
     for train in (["left", "right"], [["left"], ["right"]]):
-        source = splits(DataSettings(root=str(corpus.folder), train=train, held_out=0.0))["train"]
-        assert as_lists(tokenise(source, (BYTES, BYTES), corpus.cache)) == encoded(list(source), (BYTES, BYTES))
+        source = pair_splits(PairData(root=str(corpus.folder), train=train, held_out=0.0))["train"]
+        assert as_lists(tokenise_pairs(source, (BYTES, BYTES), corpus.cache)) == encoded(list(source), (BYTES, BYTES))
     assert len(corpus.folders()) == 2
 
 
@@ -174,7 +176,7 @@ FILES = ["source.ids", "source.offsets", "target.ids", "target.offsets"]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_flipped_byte_is_found_and_the_shards_made_anew(corpus, name):
+def test_a_flipped_byte_is_found_and_the_cache_written_again(corpus, name):
     corpus.tokenise()
     path = corpus.folders()[0] / name
     raw = bytearray(path.read_bytes())
@@ -188,7 +190,7 @@ def test_a_flipped_byte_is_found_and_the_shards_made_anew(corpus, name):
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
 @pytest.mark.parametrize("kept", [None, 0, 1, -1])
-def test_a_missing_or_truncated_file_is_found_and_the_shards_made_anew(corpus, name, kept):
+def test_a_missing_or_truncated_file_is_found_and_the_cache_written_again(corpus, name, kept):
     corpus.tokenise()
     path = corpus.folders()[0] / name
     raw = path.read_bytes()
@@ -213,17 +215,17 @@ class Interrupted(Exception):
 
 
 def test_an_interrupted_writing_leaves_nothing_behind(corpus, monkeypatch):
-    monkeypatch.setattr(shards, "CHUNK", 1)
+    monkeypatch.setattr(tokenised, "CHUNK", 1)
 
     class Breaking(PairSource):
         def __iter__(self):
             yield from itertools.islice(super().__iter__(), 3)
-            assert any((corpus.cache / "shards").iterdir()), "writing has begun"
+            assert any((corpus.cache / "prepared").iterdir()), "writing has begun"
             raise Interrupted
 
     whole = corpus.source
     with pytest.raises(Interrupted):
-        tokenise(Breaking(whole.name, whole.settings, whole.corpora, whole.division), TOKENIZERS, corpus.cache)
+        tokenise_pairs(Breaking(whole.name, whole.settings, whole.corpora, whole.division), TOKENIZERS, corpus.cache)
     assert corpus.folders() == []
     assert as_lists(corpus.tokenise()) == encoded(WHOLE)
 

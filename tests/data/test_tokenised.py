@@ -1,4 +1,4 @@
-"""Shards of running text and of labelled text: what is written, and when it is used again; lower case."""
+"""Tokenised running text and labelled text: what is written, and when it is used again; lower case."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.settings import DataSettings, TokenizerSettings
-from regard.data import shards, text
-from regard.data.labelled import LabelledSource, splits
-from regard.data.shards import LabelledShards, tokenise_labelled, tokenise_text
-from regard.data.text import TextSource
+from regard.data import text, tokenised
+from regard.data.labelled import LabelledSource, labelled_splits
+from regard.data.text import TextSource, text_source
+from regard.data.tokenised import TokenisedTexts, tokenise_labelled, tokenise_text
 from regard.data.tokenizers import END, START, TextTokenizer, train_tokenizer
 from regard.errors import RegardError
+from regard.settings import LabelledData, TextData, TokenizerSettings
 
 KINDS = ["bpe", "word", "character", "byte"]
 BYTES = train_tokenizer([], TokenizerSettings(kind="byte"))
@@ -22,11 +22,11 @@ CHARACTERS = train_tokenizer(["abc é句"], TokenizerSettings(kind="character", 
 
 def source(folder: Path, *contents: bytes) -> TextSource:
     """A folder with these documents."""
-    place = folder / "text"
-    place.mkdir(exist_ok=True)
+    texts = folder / "text"
+    texts.mkdir(exist_ok=True)
     for number, content in enumerate(contents):
-        (place / f"{number}.txt").write_bytes(content)
-    return TextSource.of(str(place), DataSettings())
+        (texts / f"{number}.txt").write_bytes(content)
+    return text_source(str(texts), TextData())
 
 
 def times(folder: Path) -> dict[Path, int]:
@@ -60,7 +60,7 @@ def test_starts_open_every_document(tmp_path):
 
 def test_lines_of_jsonl_are_documents(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
-    found = tokenise_text(TextSource.of(str(tmp_path / "a.jsonl"), DataSettings()), BYTES, tmp_path / "cache")
+    found = tokenise_text(text_source(str(tmp_path / "a.jsonl"), TextData()), BYTES, tmp_path / "cache")
     assert found.tolist() == [*encoded("one"), END, *encoded("two"), END]
 
 
@@ -95,10 +95,10 @@ def test_another_text_tokenizer_or_start_goes_to_another_folder(tmp_path):
     assert tokenise_text(source(tmp_path, b"one"), BYTES, cache, starts=True).tolist() == [START, *encoded("one")]
     assert tokenise_text(source(tmp_path, b"one"), CHARACTERS, cache).tolist() == encoded("one", CHARACTERS)
     assert tokenise_text(source(tmp_path, b"two"), BYTES, cache).tolist() == encoded("two")
-    assert len(list((cache / "shards").iterdir())) == 4
+    assert len(list((cache / "prepared").iterdir())) == 4
 
 
-def test_damaged_ids_are_made_anew(tmp_path):
+def test_damaged_ids_are_made_again(tmp_path):
     documents = source(tmp_path, b"one", b"two")
     first = tokenise_text(documents, BYTES, tmp_path / "cache").tolist()
     (path,) = (tmp_path / "cache").rglob("text.ids")
@@ -117,7 +117,7 @@ def test_invalid_utf8_is_an_error_that_shows_the_place_and_leaves_nothing_behind
     assert "UTF-8" in caught.value.what
     assert "beginning \\xff" in caught.value.why
     assert 'tokenizer.kind="byte"' in caught.value.fix
-    assert list((tmp_path / "cache" / "shards").iterdir()) == []
+    assert list((tmp_path / "cache" / "prepared").iterdir()) == []
 
 
 def test_a_byte_vocabulary_takes_any_bytes(tmp_path):
@@ -147,16 +147,16 @@ LINES = [("sport", "The ball is round."), ("food", "Soup with é."), ("sport", "
 
 def labelled(folder: Path, lines: list[tuple[str, str]] = LINES) -> LabelledSource:
     (folder / "a.tsv").write_text("".join(f"{label}\t{line}\n" for label, line in lines), encoding="utf-8")
-    return splits(DataSettings(root=str(folder), train=["a.tsv"], held_out=0.0))["train"]
+    return labelled_splits(LabelledData(root=str(folder), train=["a.tsv"], held_out=0.0))["train"]
 
 
-def as_lists(found: LabelledShards) -> list[tuple[list[int], int]]:
+def as_lists(found: TokenisedTexts) -> list[tuple[list[int], int]]:
     return [(found.texts[i].tolist(), int(found.classes[i])) for i in range(len(found))]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 20_000])
-def test_labelled_shards_hold_every_text_and_the_number_of_its_class(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(shards, "CHUNK", chunk)
+def test_labelled_texts_hold_every_text_and_the_number_of_its_class(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(tokenised, "CHUNK", chunk)
     found = tokenise_labelled(labelled(tmp_path), BYTES, ["food", "sport"], tmp_path / "cache")
     assert as_lists(found) == [(encoded(line), int(label == "sport")) for label, line in LINES]
 
@@ -184,7 +184,7 @@ def test_other_texts_labels_or_classes_go_to_another_folder(tmp_path):
     assert relabelled.classes.tolist() == [0, 0, 0, 0]
     shorter = tokenise_labelled(labelled(tmp_path, LINES[:1]), BYTES, classes, cache)
     assert as_lists(shorter) == [(encoded("The ball is round."), 1)]
-    assert len(list((cache / "shards").iterdir())) == 4
+    assert len(list((cache / "prepared").iterdir())) == 4
 
 
 def test_a_label_that_is_no_class_is_named_with_the_classes_and_its_text(tmp_path):
@@ -193,7 +193,7 @@ def test_a_label_that_is_no_class_is_named_with_the_classes_and_its_text(tmp_pat
     assert caught.value.what == "The label 'food' does not occur in the training data."
     assert caught.value.why == "The classes are: music, sport."
     assert "Soup with é." in caught.value.fix
-    assert list((tmp_path / "cache" / "shards").iterdir()) == []
+    assert list((tmp_path / "cache" / "prepared").iterdir()) == []
 
 
 def test_only_the_first_of_many_classes_are_listed(tmp_path):
