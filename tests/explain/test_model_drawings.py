@@ -1,4 +1,4 @@
-"""Figures of a model's own weights: its position codes, its convolutions; and of what mixers cost."""
+"""Figures of a model's own weights: its position codes, its convolutions; of its layers; and of what mixers cost."""
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from regard.errors import RegardError
 from regard.explain.convolutions import draw_convolutions
 from regard.explain.costs import draw_costs
 from regard.explain.positions import draw_positions
+from regard.explain.probe import draw_probe
 
 CPU = torch.device("cpu")
 
@@ -77,3 +78,11 @@ def test_a_mixer_has_one_colour_in_all_panels_and_each_way_to_decode_it_a_style(
     assert [line.get_label() for line in time.lines] == ["a  T^1.3", "b-c"]
     assert [(line.get_color(), line.get_linestyle()) for line in token.lines] == [("C1", "-"), ("C1", "--")]
     assert time.lines[1].get_color() == "C1" != time.lines[0].get_color()
+
+
+def test_a_probe_is_drawn_with_its_best_layer_and_what_guessing_gives(tmp_path, saved_figures):
+    layers = [{"layer": layer, "accuracy": accuracy} for layer, accuracy in enumerate((20.0, 70.5, 50.0))]
+    draw_probe({"layers": layers, "commonest_class": 15.0, "best_layer": 1}, tmp_path / "probe.png", "title")
+    [axis] = saved_figures[-1].axes
+    assert [line.get_ydata().tolist() for line in axis.lines[:1]] == [[20.0, 70.5, 50.0]]
+    assert axis.lines[1].get_ydata() == [15.0, 15.0] and [text.get_text() for text in axis.texts] == ["70.5"]
