@@ -78,7 +78,7 @@ def test_the_features_are_the_means_of_the_embedding_and_of_every_block():
     settings = CausalModel(layers=3, width=16, heads=2, feedforward=32, dropout=0.0, norm="pre")
     model = Causal(settings, 20).eval()
     tokens = torch.randint(0, 20, (4, 9))
-    means = layer_features(model.trunk.layers, tokens.split(3), model)
+    means = layer_features(model.trunk.layers, map(model, tokens.split(3)))
     with torch.no_grad():
         model(tokens)  # the hooks are gone
         x = model.trunk.embedding(tokens, torch.arange(9)[None])

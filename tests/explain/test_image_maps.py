@@ -14,7 +14,9 @@ from PIL import Image
 from regard.errors import RegardError
 from regard.explain import image_maps
 from regard.explain.image_maps import MOST_HEADS, columns_for, draw_image_maps, draw_maps, left_out
-from regard.explain.rollout import AttentionMaps
+from regard.explain.rollout import AttentionMaps, attention_maps
+from regard.models.vision import VisionTransformer
+from regard.settings import ImageModel
 
 
 def maps_of(heads: Sequence[int]) -> AttentionMaps:
@@ -142,3 +144,12 @@ def test_a_model_without_attention_is_refused(tmp_path):
     with pytest.raises(RegardError, match="The model has none"):
         draw_image_maps(torch.nn.Linear(8, 8), torch.zeros(1, 8, 8), black(8, 8), "3.png", tmp_path / "map.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_maps_of_a_model_are_those_of_its_rollout(tmp_path, saved_figures):
+    torch.manual_seed(1)
+    model = VisionTransformer(ImageModel(layers=2, width=16, heads=2, feedforward=16, patch=4), 8, 8, 1, 3).eval()
+    image_CHW = torch.randn(1, 8, 8)
+    maps = draw_image_maps(model, image_CHW, black(8, 8), "3.png: 3", tmp_path / "map.png")
+    torch.testing.assert_close(maps.rollout_RS, attention_maps(model, image_CHW).rollout_RS)
+    assert written(saved_figures[-1]).count("head 2") == 2

@@ -4,44 +4,36 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard import registry
 from regard.errors import RegardError
 from regard.explain.convolutions import draw_convolutions
 from regard.explain.costs import draw_costs
 from regard.explain.positions import draw_positions
 from regard.explain.probe import draw_probe
+from regard.settings import SequenceModel
 
 CPU = torch.device("cpu")
 
 
-class Codes(nn.Module):
-    """Positions as `layers.positions` has them."""
-
-    rotates = False
-
-    def __init__(self, size: float):
-        super().__init__()
-        self.size = size
-
-    def code(self, positions_BT: Tensor) -> Tensor:
-        return self.size * positions_BT[..., None] * torch.ones(6)
+def positions(name: str) -> nn.Module:
+    return registry.load("positions", name)(SequenceModel(width=6, heads=1, max_positions=20))
 
 
-class Rotation(nn.Module):
-    rotates = True
+@pytest.mark.parametrize(("name", "longest", "count"), [("learned", 20, 20), ("sinusoidal", 1000, 100)])
+def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count, tmp_path, saved_figures):
+    encoding = positions(name)
+    assert draw_positions(encoding, name, longest, CPU, tmp_path / "positions.png") == count
+    axis = saved_figures[-1].axes[0]
+    codes_TD = encoding.code(torch.arange(count)).detach()
+    torch.testing.assert_close(torch.as_tensor(axis.images[0].get_array()), codes_TD)
+    assert axis.images[0].get_clim() == pytest.approx((-codes_TD.abs().max(), codes_TD.abs().max()))
+    assert axis.get_title() == f"Position encodings: {name}"
 
 
-def test_every_position_is_a_row_and_every_channel_a_column(tmp_path, saved_figures):
-    for longest, count in ((20, 20), (1000, 100)):
-        assert draw_positions(Codes(0.5), "mine", longest, CPU, tmp_path / "positions.png") == count
-        [image] = saved_figures[-1].axes[0].images
-        assert image.get_array().shape == (count, 6) and image.get_clim() == (-(count - 1) / 2, (count - 1) / 2)
-        assert saved_figures[-1].axes[0].get_title() == "Position encodings: mine"
-
-
-@pytest.mark.parametrize(("positions", "why"), [(Codes(0.0), "It has no positions"), (Rotation(), "turns queries")])
-def test_a_model_that_adds_no_codes_is_refused(positions, why, tmp_path):
+@pytest.mark.parametrize(("name", "why"), [("none", "It has no positions"), ("rotary", "rotates queries and keys")])
+def test_a_model_that_adds_no_codes_is_refused(name, why, tmp_path):
     with pytest.raises(RegardError, match=why):
-        draw_positions(positions, "none", 20, CPU, tmp_path / "positions.png")
+        draw_positions(positions(name), name, 20, CPU, tmp_path / "positions.png")
     assert not list(tmp_path.iterdir())
 
 

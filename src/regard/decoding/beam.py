@@ -52,7 +52,7 @@ def beam_search(
         log_BKW[:, :, list(never)] = -torch.inf
         _force(log_BKW, [prefixes[sentence] for sentence in active], length - 1)
         total_BX = (scores_BK[:, :, None] + log_BKW).flatten(1)
-        # 2K candidates: even if K of them end, K are left to go on.
+        # 2K candidates: even if K of them end, K are left to continue.
         best_BC, flat_BC = total_BX.topk(min(2 * beams, total_BX.shape[1]), dim=1)
         from_BC, word_BC = flat_BC // words, flat_BC % words
         ends_BC = word_BC == end
@@ -71,7 +71,7 @@ def beam_search(
             length_penalty,
         )
 
-        # The K best that go on, in their order.
+        # The K best that continue, in their order.
         keep_BK = (ends_BC.long() * len(rank_C) + rank_C).topk(beams, dim=1, largest=False, sorted=True).indices
         scores_BK, from_BK, word_BK = (x.gather(1, keep_BK) for x in (best_BC, from_BC, word_BC))
         history_BKL = torch.cat(
@@ -81,34 +81,34 @@ def beam_search(
         at_limit = [index for index, sentence in enumerate(active) if length >= max_lengths[sentence]]
         for index in at_limit:
             _end_open(finished[active[index]], history_BKL[index], scores_BK[index], beams, length, length_penalty)
-        going = [
+        open_rows = [
             index for index, sentence in enumerate(active) if len(finished[sentence]) < beams and index not in at_limit
         ]
-        if not going:
+        if not open_rows:
             break
         rows_BK = torch.arange(len(active), device=device)[:, None] * beams + from_BK
-        if len(going) < len(active):
-            kept_B = torch.tensor(going, device=device)
-            active = [active[index] for index in going]
-            scores_BK, word_BK, history_BKL, rows_BK = (x[kept_B] for x in (scores_BK, word_BK, history_BKL, rows_BK))
-            state.select(rows_BK.flatten(), kept_B)
+        if len(open_rows) < len(active):
+            open_B = torch.tensor(open_rows, device=device)
+            active = [active[index] for index in open_rows]
+            scores_BK, word_BK, history_BKL, rows_BK = (x[open_B] for x in (scores_BK, word_BK, history_BKL, rows_BK))
+            state.select(rows_BK.flatten(), open_B)
         elif beams > 1:
             state.select(rows_BK.flatten())
         tokens_N = word_BK.flatten()
-    return [sorted(found, key=lambda hypothesis: -hypothesis.score)[:beams] for found in finished]
+    return [sorted(ended, key=lambda hypothesis: -hypothesis.score)[:beams] for ended in finished]
 
 
 def penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def _force(log_BKW: Tensor, prefixes: Sequence[Sequence[int]], place: int) -> None:
-    """Where a prefix has a token at this place, forbid every other."""
+def _force(log_BKW: Tensor, prefixes: Sequence[Sequence[int]], position: int) -> None:
+    """Where a prefix has a token at this position, forbid every other."""
     for index, prefix in enumerate(prefixes):
-        if place < len(prefix):
-            kept = log_BKW[index, :, prefix[place]].clone()
+        if position < len(prefix):
+            forced_K = log_BKW[index, :, prefix[position]].clone()
             log_BKW[index] = -torch.inf
-            log_BKW[index, :, prefix[place]] = kept
+            log_BKW[index, :, prefix[position]] = forced_K
 
 
 def _collect(
@@ -124,17 +124,17 @@ def _collect(
     """Put away the hypotheses that have just ended."""
     if not ended_BC.any():
         return
-    places = ended_BC.nonzero().tolist()
+    index_X = ended_BC.nonzero()[:, 0]
     scores = best_BC[ended_BC].tolist()
-    tokens = history_BKL[ended_BC.nonzero()[:, 0], from_BC[ended_BC]].tolist()
-    for (index, _), score, row in zip(places, scores, tokens, strict=True):
+    tokens = history_BKL[index_X, from_BC[ended_BC]].tolist()
+    for index, score, row in zip(index_X.tolist(), scores, tokens, strict=True):
         finished[active[index]].append(Hypothesis(row, score, score / penalty(length, alpha)))
 
 
 def _end_open(
-    found: list[Hypothesis], history_KL: Tensor, scores_K: Tensor, beams: int, length: int, alpha: float
+    finished: list[Hypothesis], history_KL: Tensor, scores_K: Tensor, beams: int, length: int, alpha: float
 ) -> None:
     """At the longest length, what is still open counts as it is, best first, up to K."""
     for row, score in zip(history_KL.tolist(), scores_K.tolist(), strict=True):
-        if len(found) < beams and score > -torch.inf:
-            found.append(Hypothesis(row, score, score / penalty(length, alpha)))
+        if len(finished) < beams and score > -torch.inf:
+            finished.append(Hypothesis(row, score, score / penalty(length, alpha)))

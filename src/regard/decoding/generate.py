@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.settings import DecodingSettings
 from regard.decoding.sampling import draw, truncate
 from regard.models.causal import Causal
 from regard.models.state import DecoderState
+from regard.settings import GenerationSettings
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedToken:
     """One token that was written, and what else it might have been."""
 
     row: int
@@ -38,7 +38,7 @@ class Written:
 def generate(
     model: Causal,
     prompts: Sequence[Sequence[int]],
-    settings: DecodingSettings,
+    settings: GenerationSettings,
     *,
     context: int,
     end: int,
@@ -48,7 +48,7 @@ def generate(
     top: int = 0,
     device: torch.device | None = None,
     finished: Callable[[int], bool] = lambda row: False,
-) -> Iterator[Written]:
+) -> Iterator[GeneratedToken]:
     """The tokens written, as they come. Every prompt has at least one token; a long one keeps its last part.
 
     A text depends on the seed and the number of its row, counted from `first_row`, and on nothing beside it.
@@ -60,42 +60,40 @@ def generate(
     generators = [np.random.default_rng([seed, first_row + row]) for row in range(len(texts))]
     written = [0] * len(texts)
     active = list(range(len(texts)))
-    place = min(map(len, texts))  # tokens of every row that have been fed
-    state, logits_NW = _read(model, [text[:place] for text in texts], context, device)
+    fed = min(map(len, texts))  # tokens of every row that the model has read
+    state, logits_NW = _read(model, [text[:fed] for text in texts], context, device)
     while True:
-        chosen: list[int] = []
-        going: list[int] = []
-        p_NW, tokens_NW = _probabilities(logits_NW, [texts[row][:place] for row in active], settings, never)
+        next_tokens: list[int] = []
+        open_rows: list[int] = []
+        p_NW, tokens_NW = _probabilities(logits_NW, [texts[row][:fed] for row in active], settings, never)
         # A row that reads its prompt draws nothing; at temperature 0 the first is taken.
-        draws = [settings.temperature > 0 and place >= len(texts[row]) for row in active]
-        uniform = [generators[row].random() if drawn else 0.0 for row, drawn in zip(active, draws, strict=True)]
+        draws = [settings.temperature > 0 and fed >= len(texts[row]) for row in active]
+        uniform = [generators[row].random() if samples else 0.0 for row, samples in zip(active, draws, strict=True)]
         drawn_N, probability_N = draw(p_NW, tokens_NW, torch.tensor(uniform, device=device))
         for index, row in enumerate(active):
-            if place < len(texts[row]):  # still reading its prompt
-                chosen.append(texts[row][place])
-                going.append(index)
+            if fed < len(texts[row]):  # still reading its prompt
+                next_tokens.append(texts[row][fed])
+                open_rows.append(index)
                 continue
             token = int(drawn_N[index])
             named = zip(tokens_NW[index, :top].tolist(), p_NW[index, :top].tolist(), strict=True)
-            yield Written(row, token, float(probability_N[index]), list(named))
-            chosen.append(token)
+            yield GeneratedToken(row, token, float(probability_N[index]), list(named))
+            next_tokens.append(token)
             texts[row].append(token)
             written[row] += 1
             if token != end and written[row] < settings.max_tokens and not finished(row):
-                going.append(index)
-        if not going:
+                open_rows.append(index)
+        if not open_rows:
             return
-        kept_N = torch.tensor(going, device=device)
-        if len(going) < len(active):
-            state.select(kept_N)
-            active = [active[index] for index in going]
-        place += 1
+        open_N = torch.tensor(open_rows, device=device)
+        if len(open_rows) < len(active):
+            state.select(open_N)
+            active = [active[index] for index in open_rows]
+        fed += 1
         if state.length == context:
-            state, logits_NW = _read(
-                model, [texts[row][place - context // 2 : place] for row in active], context, device
-            )
+            state, logits_NW = _read(model, [texts[row][fed - context // 2 : fed] for row in active], context, device)
         else:
-            logits_NW = model.step(torch.tensor(chosen, device=device)[kept_N], state)
+            logits_NW = model.step(torch.tensor(next_tokens, device=device)[open_N], state)
 
 
 def _read(
@@ -108,7 +106,7 @@ def _read(
 
 
 def _probabilities(
-    logits_NW: Tensor, texts: Sequence[Sequence[int]], settings: DecodingSettings, never: Sequence[int]
+    logits_NW: Tensor, texts: Sequence[Sequence[int]], settings: GenerationSettings, never: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """Probabilities, largest first, and their tokens."""
     logits_NW = logits_NW.float()
@@ -116,10 +114,10 @@ def _probabilities(
     if settings.repetition_penalty != 1.0:
         for row, text in enumerate(texts):
             seen = torch.tensor(sorted(set(text)), device=logits_NW.device)
-            found = logits_NW[row, seen]
+            logits = logits_NW[row, seen]
             # Divided if positive, multiplied if negative: less likely either way (Keskar et al., 2019).
-            weaker = torch.where(found > 0, found / settings.repetition_penalty, found * settings.repetition_penalty)
-            logits_NW[row, seen] = weaker
+            penalty = settings.repetition_penalty
+            logits_NW[row, seen] = torch.where(logits > 0, logits / penalty, logits * penalty)
     if settings.temperature == 0:
         return truncate(logits_NW, 1.0)  # the first is taken; the others are only shown
     return truncate(logits_NW, settings.temperature, settings.top_k, settings.top_p, settings.min_p)

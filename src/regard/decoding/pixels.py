@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.settings import DecodingSettings
 from regard.decoding.sampling import draw, truncate
 from regard.models.causal import Causal
+from regard.settings import SamplingSettings
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledPixels:
     """Codes of images, [N, T], and the log-probability of each pixel as it was drawn; 0 for one that was given."""
 
     codes_NT: NDArray[np.int64]
@@ -35,35 +35,35 @@ def draw_pixels(
     model: Causal,
     given_NP: NDArray[np.int64],
     length: int,
-    settings: DecodingSettings,
+    settings: SamplingSettings,
     *,
     start: int,
     seed: int = 1,
     first: int = 0,
     device: torch.device | None = None,
-) -> Drawn:
-    """Go on from the pixels given, which may be none, to images of `length`; `first` is the number of the first."""
-    count, kept = given_NP.shape
+) -> SampledPixels:
+    """Continue the pixels given, which may be none, to images of `length`; `first` is the number of the first."""
+    count, given = given_NP.shape
     numbers = range(first, first + count)
     uniform_NT = np.stack([np.random.default_rng([seed, number]).random(length, np.float32) for number in numbers])
     if settings.temperature == 0:
         uniform_NT = np.zeros_like(uniform_NT)  # the first, which is the likeliest
     uniform_TN = torch.from_numpy(uniform_NT.T.copy()).to(device)
     codes_NT = torch.full((count, length), start, device=device)
-    codes_NT[:, :kept] = torch.from_numpy(given_NP)
+    codes_NT[:, :given] = torch.from_numpy(given_NP)
     log_p_NT = torch.zeros(count, length, device=device)
     state = model.start(count, length)
     starts_N1 = torch.full((count, 1), start, device=device)
-    logits_NW = model.prefill(torch.cat([starts_N1, codes_NT[:, :kept]], dim=1), state)
-    for place in range(kept, length):
-        codes_NT[:, place], p_N = _draw(logits_NW, settings, start, uniform_TN[place])
-        log_p_NT[:, place] = p_N.log()
-        if place + 1 < length:
-            logits_NW = model.step(codes_NT[:, place], state)
-    return Drawn(codes_NT.cpu().numpy(), log_p_NT.cpu().numpy())
+    logits_NW = model.prefill(torch.cat([starts_N1, codes_NT[:, :given]], dim=1), state)
+    for t in range(given, length):
+        codes_NT[:, t], p_N = _draw(logits_NW, settings, start, uniform_TN[t])
+        log_p_NT[:, t] = p_N.log()
+        if t + 1 < length:
+            logits_NW = model.step(codes_NT[:, t], state)
+    return SampledPixels(codes_NT.cpu().numpy(), log_p_NT.cpu().numpy())
 
 
-def _draw(logits_NW: Tensor, settings: DecodingSettings, start: int, uniform_N: Tensor) -> tuple[Tensor, Tensor]:
+def _draw(logits_NW: Tensor, settings: SamplingSettings, start: int, uniform_N: Tensor) -> tuple[Tensor, Tensor]:
     """A colour for each image, never <start>; and its probability."""
     logits_NW = logits_NW.float()
     logits_NW[:, start] = -torch.inf

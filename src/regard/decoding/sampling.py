@@ -40,11 +40,11 @@ def truncate(
 
 def draw(p_NW: Tensor, tokens_NW: Tensor, uniform_N: Tensor) -> tuple[Tensor, Tensor]:
     """The token at which the cumulative probability passes a uniform number; and its probability."""
-    place_N1 = (p_NW.cumsum(-1) < uniform_N[:, None]).sum(-1, keepdim=True)
-    place_N1 = place_N1.clamp(max=p_NW.shape[-1] - 1)
+    rank_N1 = (p_NW.cumsum(-1) < uniform_N[:, None]).sum(-1, keepdim=True)
+    rank_N1 = rank_N1.clamp(max=p_NW.shape[-1] - 1)
     # Rounding may leave the last sum just below 1: never fall on a token that was cut off.
-    place_N1 = torch.minimum(place_N1, (p_NW > 0).sum(-1, keepdim=True) - 1)
-    return tokens_NW.gather(1, place_N1)[:, 0], p_NW.gather(1, place_N1)[:, 0]
+    rank_N1 = torch.minimum(rank_N1, (p_NW > 0).sum(-1, keepdim=True) - 1)
+    return tokens_NW.gather(1, rank_N1)[:, 0], p_NW.gather(1, rank_N1)[:, 0]
 
 
 @torch.inference_mode()
@@ -64,7 +64,7 @@ def sample(
     prefixes: Sequence[Sequence[int]] | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
-    """One drawn output for each row. `rows` number the rows for the seed, whatever their place here."""
+    """One drawn output for each row. `rows` number the rows for the seed, wherever they stand here."""
     count = len(max_lengths)
     prefixes = prefixes or [()] * count
     rows = rows if rows is not None else range(count)
@@ -74,25 +74,25 @@ def sample(
     log_probability = [0.0] * count
     active = list(range(count))
     last_N = torch.full((count,), start, device=device)
-    for place in range(max(max_lengths)):
+    for t in range(max(max_lengths)):
         logits_NW = model.step(last_N, state)
         logits_NW[:, list(never)] = -torch.inf
-        chosen_N, p_N = draw(*truncate(logits_NW, temperature, top_k, top_p), uniform_NL[active, place])
+        chosen_N, p_N = draw(*truncate(logits_NW, temperature, top_k, top_p), uniform_NL[active, t])
         chosen, p = chosen_N.tolist(), p_N.log().tolist()
-        going = []
+        open_rows = []
         for index, row in enumerate(active):
-            if place < len(prefixes[row]):
-                chosen[index], p[index] = prefixes[row][place], 0.0
+            if t < len(prefixes[row]):
+                chosen[index], p[index] = prefixes[row][t], 0.0
             log_probability[row] += p[index]
             if chosen[index] != end:
                 tokens[row].append(chosen[index])
-                if place + 1 < max_lengths[row]:
-                    going.append(index)
-        if not going:
+                if t + 1 < max_lengths[row]:
+                    open_rows.append(index)
+        if not open_rows:
             break
         last_N = torch.tensor(chosen, device=device)
-        if len(going) < len(active):
-            kept_N = torch.tensor(going, device=device)
-            last_N, active = last_N[kept_N], [active[index] for index in going]
-            state.select(kept_N, kept_N)
+        if len(open_rows) < len(active):
+            open_N = torch.tensor(open_rows, device=device)
+            last_N, active = last_N[open_N], [active[index] for index in open_rows]
+            state.select(open_N, open_N)
     return [[Hypothesis(row, p, p)] for row, p in zip(tokens, log_probability, strict=True)]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.settings import DecodingSettings
 from regard.data.tokenizers import END, PAD, START, TextTokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.hypothesis import Hypothesis
@@ -15,6 +14,7 @@ from regard.decoding.sampling import sample
 from regard.errors import RegardError
 from regard.hardware import out_of_memory
 from regard.models.seq2seq import Seq2Seq
+from regard.settings import BeamSettings
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Translator:
     model: Seq2Seq
     source_tokenizer: TextTokenizer
     target_tokenizer: TextTokenizer
-    settings: DecodingSettings
+    settings: BeamSettings
     max_positions: int
     device: torch.device
 
@@ -46,7 +46,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """For each sentence its translations, best first: as many as the beam is wide.
 
-        `first_row` numbers the first sentence, so that a sampled text depends on its place in the whole
+        `first_row` numbers the first sentence, so that a sampled text depends on its number in the whole
         input and not on how the input was cut into pieces.
         """
         sources = [self.encode(sentence) for sentence in sentences]
@@ -55,10 +55,10 @@ class Translator:
         done = 0
         self.model.eval()
         for batch in self._by_length(sources):
-            found = self._decode(
+            decoded = self._decode(
                 [sources[i] for i in batch], [forced[i] for i in batch], [first_row + i for i in batch], seed
             )
-            for index, hypotheses in zip(batch, found, strict=True):
+            for index, hypotheses in zip(batch, decoded, strict=True):
                 texts = self.target_tokenizer.decode([h.tokens for h in hypotheses])
                 results[index] = [
                     Translation(text, h.score, h.log_probability, h.tokens)
@@ -73,7 +73,7 @@ class Translator:
         return [*self.source_tokenizer.encode([sentence])[0][: self.max_positions - 1], END]
 
     def _by_length(self, sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Indices of sentences of like length, longest first, so that a batch holds little padding."""
+        """Indices of sentences of similar length, longest first, so that a batch holds little padding."""
         order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
         batch: list[int] = []
         for index in order:

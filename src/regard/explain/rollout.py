@@ -26,10 +26,10 @@ from regard.models.vision import VisionTransformer
 
 def rollout(layers_HTT: Iterable[Tensor]) -> Tensor:
     """How much of each input token is in each output token: [T, T], rows sum to 1."""
-    return reduce(lambda found_TT, next_TT: next_TT @ found_TT, map(_handed_on, layers_HTT))
+    return reduce(lambda rollout_TT, next_TT: next_TT @ rollout_TT, map(_with_residual, layers_HTT))
 
 
-def _handed_on(weights_HTT: Tensor) -> Tensor:
+def _with_residual(weights_HTT: Tensor) -> Tensor:
     """What a block takes from each token, one's own half included: Â, [T, T]."""
     identity_TT = torch.eye(weights_HTT.shape[-1], dtype=weights_HTT.dtype, device=weights_HTT.device)
     return 0.5 * weights_HTT.mean(0) + 0.5 * identity_TT
@@ -47,11 +47,11 @@ class AttentionMaps:
 def attention_maps(model: VisionTransformer | Swin, image_CHW: Tensor) -> AttentionMaps:
     """Rollout and every head's attention, as maps over the patches of a scaled image."""
     traced = trace(model, lambda: model(image_CHW[None]))
-    layers_HTT = [found.weights_BHTS[0].float() for found in traced.values()]
-    return _of_windows(model, layers_HTT) if isinstance(model, Swin) else _of_tokens(model, layers_HTT)
+    layers_HTT = [attention.weights_BHTS[0].float() for attention in traced.values()]
+    return _swin_maps(model, layers_HTT) if isinstance(model, Swin) else _vit_maps(model, layers_HTT)
 
 
-def _of_tokens(model: VisionTransformer, layers_HTT: list[Tensor]) -> AttentionMaps:
+def _vit_maps(model: VisionTransformer, layers_HTT: list[Tensor]) -> AttentionMaps:
     before, grid = model.patches.before, model.patches.grid
     by_token = model.pooling != "mean"
     readers = slice(0, 1) if by_token else slice(before, None)
@@ -64,19 +64,19 @@ def _of_tokens(model: VisionTransformer, layers_HTT: list[Tensor]) -> AttentionM
     return AttentionMaps(over_patches(rollout(layers_HTT)), [over_patches(each) for each in layers_HTT], read_from)
 
 
-def _of_windows(model: Swin, layers_HTT: list[Tensor]) -> AttentionMaps:
+def _swin_maps(model: Swin, layers_HTT: list[Tensor]) -> AttentionMaps:
     """The class of a Swin is read from the mean of its last patches."""
     grids = [module.grid for module in model.modules() if isinstance(module, WindowAttention)]
-    found_ET = torch.eye(layers_HTT[0].shape[-1], device=layers_HTT[0].device)
+    rollout_ET = torch.eye(layers_HTT[0].shape[-1], device=layers_HTT[0].device)
     for grid, before, weights_HEE in zip(grids, [grids[0], *grids[:-1]], layers_HTT, strict=True):
         if grid != before:
-            found_ET = _merged(found_ET, grid)
-        found_ET = _handed_on(weights_HEE) @ found_ET
+            rollout_ET = _merged(rollout_ET, grid)
+        rollout_ET = _with_residual(weights_HEE) @ rollout_ET
     maps_HRS = [weights_HTT.mean(-2).unflatten(-1, grid) for weights_HTT, grid in zip(layers_HTT, grids, strict=True)]
-    return AttentionMaps(found_ET.mean(0).unflatten(0, grids[0]), maps_HRS, "the mean of all patches")
+    return AttentionMaps(rollout_ET.mean(0).unflatten(0, grids[0]), maps_HRS, "the mean of all patches")
 
 
-def _merged(found_FT: Tensor, grid: tuple[int, int]) -> Tensor:
-    """What is in the patches of this grid, each made of 2 × 2 from before: [F = 4·E, T] → [E, T]."""
+def _merged(rollout_FT: Tensor, grid: tuple[int, int]) -> Tensor:
+    """What is in the patches of this grid, each of which merges 2 × 2 of the grid before: [F = 4·E, T] → [E, T]."""
     rows, columns = grid
-    return found_FT.unflatten(0, (rows, 2, columns, 2)).mean((1, 3)).flatten(0, 1)
+    return rollout_FT.unflatten(0, (rows, 2, columns, 2)).mean((1, 3)).flatten(0, 1)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.settings import ModelSettings
+from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context
+from regard.settings import ModelSettings
 
 LARGEST_SUMS = 1 << 26  # numbers
 
@@ -44,14 +45,24 @@ class AdditiveAttention(nn.Module):
         return self.to_out(weights_BTS @ state.states_BSD).flatten(0, 1)
 
     def start_across(self, memory_BSD: Tensor, segments_BS: Tensor) -> AdditiveMemory:
-        """U h, made once for all steps."""
+        """U h, computed once for all steps."""
         return AdditiveMemory(memory_BSD, self.to_key(memory_BSD), (segments_BS != 0)[:, None])
+
+    def trace(self, x_BTD: Tensor, context: Context) -> AttentionTrace:
+        """The formula written out, as one head whose values are the memory."""
+        assert context.memory is not None
+        v_B1SD = context.memory.states_BSD[:, None]
+        q_B1TD, k_B1SD = self.to_query(x_BTD)[:, None], self.to_key(v_B1SD)
+        sums_B1TSD = q_B1TD[:, :, :, None] + k_B1SD[:, :, None]
+        scores_B1TS = torch.tanh(sums_B1TSD) @ self.energy.weight[0]
+        scores_B1TS = scores_B1TS.masked_fill(~context.memory.mask_B1TS, -torch.inf)
+        return AttentionTrace.from_scores(q_B1TD, k_B1SD, v_B1SD, scores_B1TS, self.to_out)
 
     def weights(self, x_BTD: Tensor, keys_BSD: Tensor, mask_BTS: Tensor) -> Tensor:
         """α: [B, T, S]."""
         queries_BTD = self.to_query(x_BTD)
-        # The sums of all pairs are D times as large as the scores: made for some queries at a time, and made anew for
-        # the gradient instead of kept.
+        # The sums of all pairs are D times as large as the scores: computed for some queries at a time, and recomputed
+        # for the gradient instead of stored.
         at_once = max(1, LARGEST_SUMS // max(1, keys_BSD.numel()))
         parts = queries_BTD.split(at_once, dim=1)
         if torch.is_grad_enabled():
@@ -70,7 +81,7 @@ class AdditiveAttention(nn.Module):
 
 @dataclass
 class AdditiveMemory:
-    """The source while decoding: one row a sentence."""
+    """The source while decoding: one row per sentence."""
 
     states_BSD: Tensor
     keys_BSD: Tensor

@@ -12,31 +12,37 @@ Shapes: B rows · T query positions · S key positions · H heads · G key and v
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
+from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context, Memory
+from regard.layers.mixer import Mixer
 from regard.layers.norm import RMSNorm
-from regard.layers.positions import rotate
+from regard.settings import ModelSettings
 
 
-class Attention(nn.Module):
+class Attention(Mixer):
     """Multi-head attention over its own input, or over `context.memory` when `cross`.
 
-    Its weights are the same in either order: `causal`, which all mixers are told, is the context's matter here.
+    Its weights are the same in either order: whether it is `causal` is decided by the context.
     """
 
-    def __init__(self, settings: ModelSettings, causal: bool = False, cross: bool = False):
-        super().__init__()
+    shares_rows = True
+    needs_mask = True
+
+    def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False, cross: bool = False):
+        super().__init__(settings, causal, decoder)
         self.cross = cross
         self.heads = settings.heads
         self.key_value_heads = settings.key_value_heads or settings.heads
         self.key_width = settings.head_key_width
         self.value_width = settings.head_value_width
         self.dropout = settings.attention_dropout
-        self.rotary = settings.positions == "rotary" and not cross
+        self.rotate = None if cross else settings.part("positions").rotate
         # Wq, Wk and Wv as the rows of one matrix: one product instead of three.
         self.widths = [
             self.heads * self.key_width,
@@ -50,10 +56,7 @@ class Attention(nn.Module):
         self.key_norm = RMSNorm(self.key_width) if normalised else nn.Identity()
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
-        q_BHTK, k_BHSK, v_BHSV = self.project(x_BTD, context)
-        mask = self.mask(context)
-        y_BHTV = self._attend(q_BHTK, k_BHSK, v_BHSV, mask, causal=mask is None and context.causal)
-        return self.to_out(y_BHTV.transpose(1, 2).flatten(2))
+        return self._gather(*self.project(x_BTD, context), context)
 
     def step(self, x_ND: Tensor, state: KeyValueCache | MemoryKeys) -> Tensor:
         """One position further: [N, D]. Same numbers as `forward` on the whole prefix."""
@@ -69,14 +72,27 @@ class Attention(nn.Module):
         return KeyValueCache(self, rows, max_length, like)
 
     def start_across(self, memory_BSD: Tensor, segments_BS: Tensor) -> MemoryKeys:
-        """The keys and values of the memory, made once for all steps."""
+        """The keys and values of the memory, computed once for all steps."""
         return MemoryKeys(self, memory_BSD, segments_BS)
 
     def prefill(self, x_BTD: Tensor, context: Context, state: KeyValueCache) -> Tensor:
-        """`forward`, and the keys and values kept for the steps to come."""
-        _, k_BHTK, v_BHTV = self.project(x_BTD, context)
+        """`forward`, with the keys and values cached for the steps that follow."""
+        q_BHTK, k_BHTK, v_BHTV = self.project(x_BTD, context)
         state.append(k_BHTK, v_BHTV)
-        return self.forward(x_BTD, context)
+        return self._gather(q_BHTK, k_BHTK, v_BHTV, context)
+
+    def trace(self, x_BTD: Tensor, context: Context) -> AttentionTrace:
+        """The formula written out."""
+        q_BHTK, k_BGSK, v_BGSV = self.project(x_BTD, context)
+        group = self.heads // self.key_value_heads
+        k_BHSK, v_BHSV = k_BGSK.repeat_interleave(group, 1), v_BGSV.repeat_interleave(group, 1)
+        scores_BHTS = q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(self.key_width)
+        mask = self.mask(context)
+        if mask is None and context.causal:
+            mask = torch.ones_like(scores_BHTS, dtype=torch.bool).tril()
+        if mask is not None:
+            scores_BHTS = scores_BHTS.masked_fill(~mask, -torch.inf)
+        return AttentionTrace.from_scores(q_BHTK, k_BHSK, v_BHSV, scores_BHTS, self.to_out)
 
     def project(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from `x`; keys and values from `x`, or from the memory when across."""
@@ -115,12 +131,18 @@ class Attention(nn.Module):
         q_BTX, k_BTX, v_BTX = self.to_qkv(x_BTD).split(self.widths, dim=-1)
         q_BHTK = self.query_norm(self._split(q_BTX, self.heads))
         k_BGTK = self.key_norm(self._split(k_BTX, self.key_value_heads))
-        if self.rotary:
-            q_BHTK, k_BGTK = rotate(q_BHTK, positions_BT), rotate(k_BGTK, positions_BT)
+        if self.rotate is not None:
+            q_BHTK, k_BGTK = self.rotate(q_BHTK, positions_BT), self.rotate(k_BGTK, positions_BT)
         return q_BHTK, k_BGTK, self._split(v_BTX, self.key_value_heads)
 
+    def _gather(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
+        """What every position takes from those it may see: [B, T, D]."""
+        mask = self.mask(context)
+        y_BHTV = self._attend(q_BHTK, k_BGSK, v_BGSV, mask, causal=mask is None and context.causal)
+        return self.to_out(y_BHTV.transpose(1, 2).flatten(2))
+
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """The fused kernel; `explain.trace` writes it out."""
+        """The fused kernel; `trace` writes it out."""
         dropout = self.dropout if self.training else 0.0
         grouped = self.key_value_heads != self.heads
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
@@ -133,7 +155,7 @@ class Attention(nn.Module):
 
 
 class KeyValueCache:
-    """Keys and values of the positions decoded so far, in memory taken once."""
+    """Keys and values of the positions decoded so far, in memory allocated once."""
 
     def __init__(self, attention: Attention, rows: int, max_length: int, like: Tensor):
         heads = attention.key_value_heads
@@ -159,7 +181,7 @@ class KeyValueCache:
 
 
 class MemoryKeys:
-    """Keys and values of the encoder's output: one row a sentence, however many hypotheses it has."""
+    """Keys and values of the encoder's output: one row per sentence, however many hypotheses it has."""
 
     def __init__(self, attention: Attention, memory_BSD: Tensor, segments_BS: Tensor):
         self.keys_BHSK, self.values_BHSV = attention.keys_and_values(memory_BSD)

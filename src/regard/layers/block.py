@@ -1,51 +1,29 @@
 """Block: mixer, then (in a decoder) cross-attention, then feed-forward; each with residual and norm.
 
-    post-norm (the paper)   x ← norm(x + part(x))
     pre-norm                x ← x + part(norm(x))
+    post-norm (the paper)   x ← norm(x + part(x))
 
 What a part adds may be scaled by a learned vector (layer scale), and in training be left out for some rows, the more
 often the deeper the block (stochastic depth).
-
-Which mixer is one word in the settings. All keep the same contract: `forward` over whole sequences, `step` one
-position at a time with an explicit state, and both give the same numbers.
 
 Shapes: B rows · T positions · D model width · N rows while decoding
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.settings import RECURRENT, ModelSettings
 from regard.layers.additive import AdditiveAttention, AdditiveMemory
 from regard.layers.attention import Attention, MemoryKeys
 from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
-from regard.layers.hyena import Hyena
-from regard.layers.local import LocalAttention
+from regard.layers.mixer import Mixer, MixerState
 from regard.layers.norm import make_norm
-from regard.layers.recurrent import Recurrent
-
-MIXERS: dict[str, Callable[[ModelSettings, bool], nn.Module]] = {
-    "attention": Attention,
-    "local": LocalAttention,
-    "hyena": Hyena,
-    "rnn": Recurrent,
-    "lstm": Recurrent,
-    "gru": Recurrent,
-}
-
-
-class MixerState(Protocol):
-    """What a mixer remembers from one position to the next."""
-
-    def select(self, rows_N: Tensor) -> None:
-        """Keep these rows, in this order; a row may be kept more than once."""
+from regard.settings import ModelSettings, TranslationModel
 
 
 @dataclass
@@ -63,7 +41,7 @@ class Block(nn.Module):
         causal: bool = False,
         decoder: bool = False,
         skipped: float = 0.0,
-        mixer: nn.Module | None = None,
+        mixer: Mixer | None = None,
     ):
         """`decoder`: it has a source to look at. `skipped`: chance of a row to skip a part. `mixer`: another one."""
         super().__init__()
@@ -81,22 +59,35 @@ class Block(nn.Module):
             {part: nn.Parameter(torch.full((settings.width,), start)) for part in parts if start}
         )
         self.skips = skipped > 0
-        self.kept: Tensor  # a tensor, not a number: so that all blocks are compiled as one
-        self.register_buffer("kept", torch.tensor(1 - skipped), persistent=False)
+        self.survival: Tensor  # a tensor, not a number: so that all blocks are compiled as one
+        self.register_buffer("survival", torch.tensor(1 - skipped), persistent=False)
 
-    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
-        x_BTD = self._residual(x_BTD, "mixer", self.mixer_norm, lambda x: self.mixer(x, context))
-        return self._rest(x_BTD, lambda cross, x: cross(x, context))
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """[B, T, D]."""
+        x = self.post("mixer", x + self.drop("mixer", self.mixer(self.pre("mixer", x), context)))
+        if self.cross is not None:
+            x = self.post("cross", x + self.drop("cross", self.cross(self.pre("cross", x), context)))
+        if self.feedforward is not None:
+            x = self.post("feedforward", x + self.drop("feedforward", self.feedforward(self.pre("feedforward", x))))
+        return x
 
-    def step(self, x_ND: Tensor, state: BlockState) -> Tensor:
-        """One position further. Same numbers as `forward` on the whole prefix."""
-        x_ND = self._residual(x_ND, "mixer", self.mixer_norm, lambda x: self.mixer.step(x, state.mixer))
-        return self._rest(x_ND, lambda cross, x: cross.step(x, state.memory))
+    def step(self, x: Tensor, state: BlockState) -> Tensor:
+        """One position further, [N, D]. Same numbers as `forward` on the whole prefix."""
+        x = self.post("mixer", x + self.drop("mixer", self.mixer.step(self.pre("mixer", x), state.mixer)))
+        if self.cross is not None:
+            x = self.post("cross", x + self.drop("cross", self.cross.step(self.pre("cross", x), state.memory)))
+        if self.feedforward is not None:
+            x = self.post("feedforward", x + self.drop("feedforward", self.feedforward(self.pre("feedforward", x))))
+        return x
 
-    def prefill(self, x_BTD: Tensor, context: Context, state: BlockState) -> Tensor:
-        """`forward` over the first positions, kept in the state for the steps to come."""
-        x_BTD = self._residual(x_BTD, "mixer", self.mixer_norm, lambda x: self.mixer.prefill(x, context, state.mixer))
-        return self._rest(x_BTD, lambda cross, x: cross(x, context))
+    def prefill(self, x: Tensor, context: Context, state: BlockState) -> Tensor:
+        """`forward` over the first positions, remembered in the state for the steps that follow."""
+        x = self.post("mixer", x + self.drop("mixer", self.mixer.prefill(self.pre("mixer", x), context, state.mixer)))
+        if self.cross is not None:
+            x = self.post("cross", x + self.drop("cross", self.cross(self.pre("cross", x), context)))
+        if self.feedforward is not None:
+            x = self.post("feedforward", x + self.drop("feedforward", self.feedforward(self.pre("feedforward", x))))
+        return x
 
     def start(
         self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None, segments_BS: Tensor | None = None
@@ -108,44 +99,42 @@ class Block(nn.Module):
             across = self.cross.start_across(memory.states_BSD, segments_BS)
         return BlockState(self.mixer.start(rows, max_length, like, memory), across)
 
-    def _rest(self, x: Tensor, look_across: Callable[[Any, Tensor], Tensor]) -> Tensor:
-        """What follows the mixer."""
-        if self.cross is not None and self.cross_norm is not None:
-            cross = self.cross
-            x = self._residual(x, "cross", self.cross_norm, lambda x: look_across(cross, x))
-        if self.feedforward is not None and self.feedforward_norm is not None:
-            x = self._residual(x, "feedforward", self.feedforward_norm, self.feedforward)
-        return x
+    def pre(self, part: str, x: Tensor) -> Tensor:
+        """What a part reads: normalised, if norms come before."""
+        return self._norm(part, x) if self.pre_norm else x
 
-    def _residual(self, x: Tensor, name: str, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre_norm:
-            return x + self._added(name, part(norm(x)))
-        return norm(x + self._added(name, part(x)))
+    def post(self, part: str, x: Tensor) -> Tensor:
+        """The sum after a part: normalised, if norms come after."""
+        return x if self.pre_norm else self._norm(part, x)
 
-    def _added(self, name: str, y: Tensor) -> Tensor:
+    def drop(self, part: str, y: Tensor) -> Tensor:
         """What a part adds: with dropout, scaled, and in training only for the rows that do not skip it."""
         y = self.dropout(y)
-        if name in self.scales:
-            y = y * self.scales[name].to(y.dtype)
+        if part in self.scales:
+            y = y * self.scales[part].to(y.dtype)
         if self.training and self.skips:
-            stays_B = torch.rand(len(y), device=y.device) < self.kept
-            y = y * (stays_B / self.kept).to(y.dtype).view(-1, *(1 for _ in y.shape[1:]))  # the mean stays the same
+            stays_B = torch.rand(len(y), device=y.device) < self.survival
+            y = y * (stays_B / self.survival).to(y.dtype).view(-1, *(1 for _ in y.shape[1:]))  # keeps the mean
         return y
+
+    def _norm(self, part: str, x: Tensor) -> Tensor:
+        normalised: Tensor = getattr(self, f"{part}_norm")(x)
+        return normalised
 
 
 def make_blocks(settings: ModelSettings, layers: int, causal: bool = False, decoder: bool = False) -> nn.ModuleList:
-    """So many blocks; the chance to be skipped grows from 0 to that of the settings."""
+    """This many blocks; the chance to be skipped grows from 0 to that of the settings."""
     chances = [settings.stochastic_depth * depth / max(1, layers - 1) for depth in range(layers)]
     return nn.ModuleList(Block(settings, causal, decoder, skipped) for skipped in chances)
 
 
-def make_mixer(settings: ModelSettings, causal: bool, decoder: bool = False) -> Any:
-    if settings.mixer in RECURRENT:
-        return Recurrent(settings, causal, after_memory=decoder)
-    return MIXERS[settings.mixer](settings, causal)
+def make_mixer(settings: ModelSettings, causal: bool, decoder: bool = False) -> Mixer:
+    mixer: Mixer = settings.part("mixer")(settings, causal, decoder)
+    return mixer
 
 
 def _make_cross(settings: ModelSettings) -> Attention | AdditiveAttention | None:
+    assert isinstance(settings, TranslationModel)
     if settings.cross == "none":
         return None
     return AdditiveAttention(settings) if settings.cross == "additive" else Attention(settings, cross=True)

@@ -21,7 +21,7 @@ class Memory:
 
     states_BSD: Tensor
     mask_B1TS: Tensor
-    summary_BD: Tensor | None = None  # what a recurrent decoder starts from
+    summary_BD: Tensor | None = None  # what a decoder's mixers may start from
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Context:
     memory: Memory | None = None
 
     @classmethod
-    def of(
+    def build(
         cls,
         segments_BT: Tensor | None,
         positions_BT: Tensor,
@@ -43,7 +43,7 @@ class Context:
         memory: Memory | None = None,
         masked: bool = True,
     ) -> Context:
-        """`masked`: False for mixers that need no mask of all pairs, which grows with the square of the length."""
+        """`masked`: False for mixers that do not read the mask, which grows with the square of the length."""
         mask = same_segment(segments_BT, segments_BT) if masked and segments_BT is not None else None
         if mask is not None and causal:
             length = positions_BT.shape[1]

@@ -4,7 +4,7 @@
     y_t = Σ_s h_{t−s} u_s,   t − s from −T+1 to T−1    in both directions
 
 As a matrix it is Toeplitz: the same number along every diagonal. Multiplying by it costs T²; in the frequency
-domain it is one product a frequency, and getting there and back costs T log T:
+domain it is one product per frequency, and getting there and back costs T log T:
 
     y = irfft(rfft(u) ⊙ rfft(h))       both padded to at least 2T, so that the end does not run into the beginning
 
@@ -31,7 +31,7 @@ def long_convolution(u_BDT: Tensor, h_DK: Tensor, back_DK: Tensor | None = None)
     length = u_BDT.shape[-1]
     h_DK = h_DK[:, :length]
     if back_DK is not None:
-        # Around a circle of 2T places, so that −t is the same as 2T − t.
+        # Around a circle of 2T positions, so that −t is the same as 2T − t.
         behind_DK = back_DK[:, 1:length].flip(-1)
         gap = fft_length(2 * length) - h_DK.shape[-1] - behind_DK.shape[-1]
         h_DK = torch.cat([F.pad(h_DK, (0, gap)), behind_DK], dim=-1)
@@ -47,7 +47,7 @@ def fft_length(least: int) -> int:
 # An operator of its own, so that torch.compile takes it as it is and fuses what is around it.
 @torch.library.custom_op("regard::convolve", mutates_args=())
 def convolve(u_BDT: Tensor, h_DK: Tensor) -> Tensor:
-    """Around a circle of at least 2T places; the first T of them: [B, D, T]."""
+    """Around a circle of at least 2T positions; the first T of them: [B, D, T]."""
     size, length = fft_length(2 * u_BDT.shape[-1]), u_BDT.shape[-1]
     groups = _groups(u_BDT, size)
     if fused := _fused(u_BDT):
@@ -66,20 +66,20 @@ def _(u_BDT: Tensor, h_DK: Tensor) -> Tensor:
 
 @torch.library.custom_op("regard::convolve_backward", mutates_args=())
 def convolve_backward(gradient_BDT: Tensor, u_BDT: Tensor, h_DK: Tensor) -> tuple[Tensor, Tensor]:
-    """The spectra are made anew: kept, they would take eight times the memory of the input."""
+    """The spectra are recomputed: stored, they would take eight times the memory of the input."""
     size, length, taps = fft_length(2 * u_BDT.shape[-1]), u_BDT.shape[-1], h_DK.shape[-1]
     groups = _groups(u_BDT, size)
     if fused := _fused(u_BDT):
         return fused.convolve_backward(gradient_BDT, u_BDT, h_DK, size, groups)
-    of_u, of_h = [], []
+    u_gradients, h_gradients = [], []
     for channels in groups:
         g_BDF = _spectrum(gradient_BDT[:, channels], size)
         # Convolution's transpose is correlation: the conjugate spectrum.
         back_BDF = g_BDF * _spectrum(h_DK[channels], size).conj()
-        of_u.append(torch.fft.irfft(back_BDF, n=size)[..., :length].to(u_BDT.dtype))
+        u_gradients.append(torch.fft.irfft(back_BDF, n=size)[..., :length].to(u_BDT.dtype))
         across_DF = (g_BDF * _spectrum(u_BDT[:, channels], size).conj()).sum(0)
-        of_h.append(torch.fft.irfft(across_DF, n=size)[..., :taps].to(h_DK.dtype))
-    return _joined(of_u, dim=1), _joined(of_h, dim=0)
+        h_gradients.append(torch.fft.irfft(across_DF, n=size)[..., :taps].to(h_DK.dtype))
+    return _joined(u_gradients, dim=1), _joined(h_gradients, dim=0)
 
 
 @convolve_backward.register_fake
@@ -91,11 +91,11 @@ def _backward(context: Any, gradient_BDT: Tensor) -> tuple[Tensor, Tensor]:
     return convolve_backward(gradient_BDT, *context.saved_tensors)
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+def _save_inputs(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-convolve.register_autograd(_backward, setup_context=_keep)
+convolve.register_autograd(_backward, setup_context=_save_inputs)
 
 
 def _fused(u_BDT: Tensor) -> Any:

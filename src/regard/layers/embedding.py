@@ -11,18 +11,17 @@ import math
 
 from torch import Tensor, nn
 
-from regard.settings import ModelSettings
 from regard.layers.norm import make_norm
-from regard.layers.positions import Positions
+from regard.settings import SequenceModel
 
 
 class Embedding(nn.Module):
     """`table` may be shared with another embedding or with the output layer."""
 
-    def __init__(self, settings: ModelSettings, table: nn.Embedding):
+    def __init__(self, settings: SequenceModel, table: nn.Embedding):
         super().__init__()
         self.table = table
-        self.positions = Positions(settings)
+        self.positions = settings.part("positions")(settings)
         self.norm = make_norm(settings) if settings.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(settings.dropout)
         self.scale = math.sqrt(settings.width) if settings.scale_embeddings else 1.0
@@ -32,6 +31,6 @@ class Embedding(nn.Module):
         return self.dropout(self.norm(self.positions(x_BTD, positions_BT)))
 
 
-def token_embedding(settings: ModelSettings, vocabulary: int) -> Embedding:
+def token_embedding(settings: SequenceModel, vocabulary: int) -> Embedding:
     """An embedding with a table of its own."""
     return Embedding(settings, nn.Embedding(vocabulary, settings.width))

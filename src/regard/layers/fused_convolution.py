@@ -8,7 +8,7 @@ complex sequence z = a + ib, need neither; their spectra lie in that of z,
 and are taken apart, multiplied by those of their filters, and put together again in the same kernel. So memory is
 passed over by the transforms, and once before, between and after them.
 
-Shapes: B rows · P pairs of channels · T positions · K taps of a filter · n places around the circle
+Shapes: B rows · P pairs of channels · T positions · K taps of a filter · n positions around the circle
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = 1024
 
 
 def convolve(u_BDT: Tensor, h_DK: Tensor, size: int, groups: Sequence[slice]) -> Tensor:
-    """The first T of `size` places around the circle, some channels at a time: [B, D, T]."""
+    """The first T of `size` positions around the circle, some channels at a time: [B, D, T]."""
     y_BDT = torch.empty_like(u_BDT, memory_format=torch.contiguous_format)
     for channels in groups:
         z_BPn, h_1Pn = spectrum(u_BDT[:, channels], size), spectrum(h_DK[None, channels], size)
@@ -36,17 +36,17 @@ def convolve(u_BDT: Tensor, h_DK: Tensor, size: int, groups: Sequence[slice]) ->
 def convolve_backward(
     gradient_BDT: Tensor, u_BDT: Tensor, h_DK: Tensor, size: int, groups: Sequence[slice]
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of u and h; the spectra are made anew."""
-    of_u_BDT = torch.empty_like(u_BDT, memory_format=torch.contiguous_format)
-    of_h_DK = torch.empty_like(h_DK, memory_format=torch.contiguous_format)
+    """The gradients of u and h; the spectra are recomputed."""
+    u_gradient_BDT = torch.empty_like(u_BDT, memory_format=torch.contiguous_format)
+    h_gradient_DK = torch.empty_like(h_DK, memory_format=torch.contiguous_format)
     for channels in groups:
         g_BPn, u_BPn = spectrum(gradient_BDT[:, channels], size), spectrum(u_BDT[:, channels], size)
         h_1Pn = spectrum(h_DK[None, channels], size)
         _over_frequencies(_correlate, g_BPn, u_BPn, h_1Pn)
         del u_BPn
-        _unpack_into(of_u_BDT[:, channels], torch.fft.ifft(g_BPn, norm="forward"))
-        _unpack_into(of_h_DK[None, channels], torch.fft.ifft(h_1Pn, norm="forward"))
-    return of_u_BDT, of_h_DK
+        _unpack_into(u_gradient_BDT[:, channels], torch.fft.ifft(g_BPn, norm="forward"))
+        _unpack_into(h_gradient_DK[None, channels], torch.fft.ifft(h_1Pn, norm="forward"))
+    return u_gradient_BDT, h_gradient_DK
 
 
 def spectrum(x_BDT: Tensor, size: int) -> Tensor:
@@ -103,11 +103,11 @@ def _multiply(z, h, rows, size, pairs, BLOCK: tl.constexpr):
     inside = k <= size // 2
     ha_re, ha_im, hb_re, hb_im = _apart(h + pair * size * 2, k, other, inside)
     for row in range(rows):
-        place = z + (row * pairs + pair) * size * 2
-        a_re, a_im, b_re, b_im = _apart(place, k, other, inside)
+        line = z + (row * pairs + pair) * size * 2
+        a_re, a_im, b_re, b_im = _apart(line, k, other, inside)
         ya_re, ya_im = a_re * ha_re - a_im * ha_im, a_re * ha_im + a_im * ha_re
         yb_re, yb_im = b_re * hb_re - b_im * hb_im, b_re * hb_im + b_im * hb_re
-        _together(place, k, other, inside, ya_re, ya_im, yb_re, yb_im)
+        _together(line, k, other, inside, ya_re, ya_im, yb_re, yb_im)
 
 
 @triton.jit
@@ -121,16 +121,16 @@ def _correlate(g, u, h, rows, size, pairs, BLOCK: tl.constexpr):
     sa_re, sa_im = tl.zeros_like(ha_re), tl.zeros_like(ha_re)
     sb_re, sb_im = tl.zeros_like(ha_re), tl.zeros_like(ha_re)
     for row in range(rows):
-        place = (row * pairs + pair) * size * 2
-        ga_re, ga_im, gb_re, gb_im = _apart(g + place, k, other, inside)
-        ua_re, ua_im, ub_re, ub_im = _apart(u + place, k, other, inside)
+        offset = (row * pairs + pair) * size * 2
+        ga_re, ga_im, gb_re, gb_im = _apart(g + offset, k, other, inside)
+        ua_re, ua_im, ub_re, ub_im = _apart(u + offset, k, other, inside)
         sa_re += ga_re * ua_re + ga_im * ua_im
         sa_im += ga_im * ua_re - ga_re * ua_im
         sb_re += gb_re * ub_re + gb_im * ub_im
         sb_im += gb_im * ub_re - gb_re * ub_im
         ya_re, ya_im = ga_re * ha_re + ga_im * ha_im, ga_im * ha_re - ga_re * ha_im
         yb_re, yb_im = gb_re * hb_re + gb_im * hb_im, gb_im * hb_re - gb_re * hb_im
-        _together(g + place, k, other, inside, ya_re, ya_im, yb_re, yb_im)
+        _together(g + offset, k, other, inside, ya_re, ya_im, yb_re, yb_im)
     _together(h + pair * size * 2, k, other, inside, sa_re, sa_im, sb_re, sb_im)
 
 

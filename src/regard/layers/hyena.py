@@ -7,7 +7,7 @@
 
     Y = y W_out
 
-The filters h are as long as the sequence, but no table: a small network makes them from the position,
+The filters h are as long as the sequence, but not a table: a small network computes them from the position,
 
     h_t = window_t ⊙ FFN(features of t)       window_t = exp(−t |δ|), δ another for each channel
 
@@ -21,33 +21,71 @@ Shapes: B rows · T positions · D model width · C = (N + 1) · D channels of a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
 from regard.layers.context import Context, Memory
 from regard.layers.convolution import long_convolution
-from regard.layers.streaming import ModalConvolution, Modes, TiledConvolution
+from regard.layers.mixer import Decoding, Mixer
+from regard.layers.streaming import ModalConvolution, Modes, NaiveConvolution, StreamingConvolution, TiledConvolution
+from regard.settings import ModelSettings, PartSettings, Problem
 
 SHORT = 3  # positions that the short convolution sees
+LONG_STRETCH = 1024  # tokens over which the cost of one is measured: it varies from token to token
+MODES, LONGEST_FIT = 16, 1024  # exponentials of a distilled filter, and the longest filter they are fitted to
 
 
-class Hyena(nn.Module):
-    def __init__(self, settings: ModelSettings, causal: bool):
-        super().__init__()
-        self.width, self.order = settings.width, settings.hyena_order
-        paper = settings.hyena_recurrence == "paper"
+class HyenaSettings(PartSettings):
+    order: int = Field(2, gt=0, le=8, description="how many gates (N)")
+    recurrence: Literal["paper", "public"] = Field(
+        "public", description="paper (convolve and gate N times) · public (as its public code: once less)"
+    )
+    filter_length: int = Field(
+        0, ge=0, le=1 << 24, description="the length filters are made for, and beyond which they continue; 0: of a row"
+    )
+    filter_bands: int = Field(
+        8, ge=0, le=1024, description="sines and cosines of time that filters are made from; fewer: smoother filters"
+    )
+    filter_width: int = Field(64, gt=0, le=16_384, description="width of the network that makes the filters")
+
+    def for_length(self, length: int) -> Self:
+        return self if self.filter_length else self.model_copy(update={"filter_length": length})
+
+    def check(self, model: ModelSettings) -> Iterator[Problem]:
+        if self.recurrence == "public" and self.order < 2:
+            yield Problem(
+                'model.hyena.order = 1 leaves no convolution with model.hyena.recurrence = "public"',
+                'use an order of 2 or more, or recurrence = "paper"',
+            )
+
+
+class Hyena(Mixer):
+    Settings = HyenaSettings
+    compared_to = "attention"
+    decoding_remark = (
+        f"hyena: the last {LONG_STRETCH:,} tokens, since the cost varies from token to token. hyena-all: the mean over "
+        "all tokens from the first. hyena-naive: a sum over all inputs for each token. hyena-distilled: "
+        f"{MODES} exponentials per channel, approximate."
+    )
+
+    def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False):
+        super().__init__(settings, causal, decoder)
+        own = settings.own("mixer", HyenaSettings)
+        self.width, self.order = settings.width, own.order
+        paper = own.recurrence == "paper"
         convolutions = self.order if paper else self.order - 1
         streams = (self.order + 1) * self.width
         self.to_streams = nn.Linear(self.width, streams, bias=settings.bias)
         self.short = ShortConvolution(streams, causal)
         channels = convolutions * self.width
-        self.filter = ImplicitFilter(channels, self.width, settings)
-        self.filter_ahead = None if causal else ImplicitFilter(channels, self.width, settings)
+        self.filter = ImplicitFilter(channels, self.width, own)
+        self.filter_ahead = None if causal else ImplicitFilter(channels, self.width, own)
         self.skips = None if paper else nn.ParameterList(torch.randn(self.width) for _ in range(convolutions))
         self.to_out = nn.Linear(self.width, self.width, bias=settings.bias)
         self.distilled: list[Modes] = []  # if there are any, decoding uses them in place of the filters
@@ -67,24 +105,46 @@ class Hyena(nn.Module):
 
     def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> HyenaState:
         """The state before the first position."""
-        nothing_NC = like.new_zeros(rows, len(self.short.bias_C))
-        convolutions: Sequence[TiledConvolution | ModalConvolution]
         if self.distilled:
-            convolutions = [ModalConvolution(modes, rows) for modes in self.distilled]
-        else:
-            convolutions = [TiledConvolution(h_DK, rows) for h_DK, _ in self.filters(max_length)]
-        return HyenaState([nothing_NC] * (SHORT - 1), convolutions)
+            return self._state([ModalConvolution(modes, rows) for modes in self.distilled], rows, like)
+        return self._state([TiledConvolution(h_DK, rows) for h_DK, _ in self.filters(max_length)], rows, like)
+
+    def start_naive(self, rows: int, max_length: int, like: Tensor) -> HyenaState:
+        """The same with every convolution taken literally, to compare with."""
+        return self._state([NaiveConvolution(h_DK, rows) for h_DK, _ in self.filters(max_length)], rows, like)
 
     def prefill(self, x_BTD: Tensor, context: Context, state: HyenaState) -> Tensor:
-        """`forward`, and what it convolved kept for the steps to come."""
+        """`forward`, with what it convolved remembered for the steps that follow."""
         c_BCT = self.to_streams(x_BTD).transpose(1, 2)
         state.recent = list(F.pad(c_BCT, (SHORT - 1, 0))[..., 1 - SHORT :].clone().unbind(-1))
         v_BDT, *gates = self.short(c_BCT).chunk(self.order + 1, dim=1)
         y_BDT = self._gated(v_BDT, gates, lambda n, z_BDT: state.convolutions[n].prefill(z_BDT))
         return self.to_out(y_BDT.transpose(1, 2))
 
+    def decodings(self, length: int) -> Iterator[Decoding]:
+        yield Decoding("", self.start, LONG_STRETCH)
+        yield Decoding("all", self.start, tokens=0)
+        yield Decoding("naive", self.start_naive)
+        if length <= LONGEST_FIT:
+            self.distil(MODES, length)
+            yield Decoding("distilled", self.start)
+
+    def initialise(self) -> Iterable[nn.Module]:
+        for network in self._filter_networks():
+            network.initialise()
+        return self._filter_networks()
+
+    def no_decay(self) -> Iterable[nn.Parameter]:
+        """The weights of the filter networks are frequencies."""
+        return [weight for network in self._filter_networks() for weight in network.parameters()]
+
+    @staticmethod
+    def most_modes(length: int) -> int:
+        """How many exponentials filters of this length can be distilled into."""
+        return Modes.most(length)
+
     def distil(self, modes: int, length: int) -> float:
-        """From now on decode with sums of so many exponentials; how far they are from the filters, relatively."""
+        """From now on decode with sums of this many exponentials; their relative distance from the filters."""
         self.distilled = [Modes.fit(h_DK, modes) for h_DK, _ in self.filters(length)]
         return max(fitted.error for fitted in self.distilled)
 
@@ -97,19 +157,26 @@ class Hyena(nn.Module):
     def toeplitz(self, length: int, channel: int, convolution: int = 0) -> Tensor:
         """The matrix that a convolution is, for one channel: [T, T]. For looking at."""
         h_DK, ahead_DK = self.filters(length)[convolution]
-        place = torch.arange(length, device=h_DK.device)
-        distance_TT = place[:, None] - place[None, :]
+        position_T = torch.arange(length, device=h_DK.device)
+        distance_TT = position_T[:, None] - position_T[None, :]
         behind_TT = h_DK[channel][distance_TT.clamp(min=0)] * (distance_TT >= 0)
         if ahead_DK is None:
             return behind_TT
         return behind_TT + ahead_DK[channel][(-distance_TT).clamp(min=0)] * (distance_TT < 0)
+
+    def _filter_networks(self) -> list[ImplicitFilter]:
+        return [network for network in (self.filter, self.filter_ahead) if network is not None]
+
+    def _state(self, convolutions: Sequence[StreamingConvolution], rows: int, like: Tensor) -> HyenaState:
+        zeros_NC = like.new_zeros(rows, len(self.short.bias_C))
+        return HyenaState([zeros_NC] * (SHORT - 1), convolutions)
 
     def _streams(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, ...]:
         """v and the gates, each [B, D, T]: time last, as convolutions want it."""
         c_BCT = self.to_streams(x_BTD).transpose(1, 2)
         if context.segments_BT is None:
             return self.short(c_BCT).chunk(self.order + 1, dim=1)
-        # Masked before, for the short convolution may look ahead; and after, for its bias is added to padding too.
+        # Masked before, because the short convolution may look ahead; and after, because its bias is added to padding.
         real_B1T = (context.segments_BT != 0)[:, None].to(c_BCT.dtype)
         return (self.short(c_BCT * real_B1T) * real_B1T).chunk(self.order + 1, dim=1)
 
@@ -142,16 +209,16 @@ class ShortConvolution(nn.Module):
         padded = F.pad(c_BCT, (self.left, SHORT - 1 - self.left))
         weight_S1C1 = self.weight_C1S.to(c_BCT.dtype).permute(2, 1, 0)[..., None]
         total = self.bias_C.to(c_BCT.dtype)[:, None]
-        for place in range(SHORT):
-            total = total + weight_S1C1[place] * padded[..., place : place + length]
+        for shift in range(SHORT):
+            total = total + weight_S1C1[shift] * padded[..., shift : shift + length]
         return total
 
     def step(self, c_NC: Tensor, state: HyenaState) -> Tensor:
         seen = [*state.recent, c_NC]
         state.recent = seen[1:]
         total: Tensor = self.bias_C
-        for place, x_NC in enumerate(seen):
-            total = total + self.weight_C1S[:, 0, place] * x_NC
+        for shift, x_NC in enumerate(seen):
+            total = total + self.weight_C1S[:, 0, shift] * x_NC
         return total
 
 
@@ -162,11 +229,11 @@ class ImplicitFilter(nn.Module):
     # Where windows have fallen to a hundredth: 1.5 times the length for the slowest channel, .3 for the fastest.
     SLOWEST, FASTEST, FALLEN = 1.5, 0.3, 0.01
 
-    def __init__(self, channels: int, width: int, settings: ModelSettings):
+    def __init__(self, channels: int, width: int, settings: HyenaSettings):
         super().__init__()
-        inner = settings.hyena_filter_width
-        self.length = max(settings.hyena_filter_length, 2)
-        self.bands = settings.hyena_filter_bands
+        inner = settings.filter_width
+        self.length = max(settings.filter_length, 2)
+        self.bands = settings.filter_bands
         self.hidden = nn.ModuleList([nn.Linear(1 + 2 * self.bands, inner), nn.Linear(inner, inner)])
         self.to_filters = nn.Linear(inner, channels, bias=False)
         fall = -math.log(self.FALLEN)
@@ -183,7 +250,7 @@ class ImplicitFilter(nn.Module):
         self.to_filters.weight /= h_MK.norm(dim=1, keepdim=True)
 
     def forward(self, length: int) -> Tensor:
-        """The first `length` taps of every filter: [M, K]. Past the trained length the same curves go on."""
+        """The first `length` taps of every filter: [M, K]. Past the trained length the same curves continue."""
         with torch.autocast(self.delta_M.device.type, enabled=False):  # positions need more digits than bfloat16 has
             time_K1 = torch.arange(length, device=self.delta_M.device)[:, None].to(self.delta_M) / (self.length - 1)
             x_KX = self._features(time_K1)
@@ -203,7 +270,7 @@ class HyenaState:
     """The last inputs of the short convolution, and all that the long ones must remember."""
 
     recent: list[Tensor]  # [N, C] each, the latest last
-    convolutions: Sequence[TiledConvolution | ModalConvolution]
+    convolutions: Sequence[StreamingConvolution]
 
     def select(self, rows_N: Tensor) -> None:
         """Keep these rows, in this order; a row may be kept more than once."""

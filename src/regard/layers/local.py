@@ -11,23 +11,48 @@ Shapes: B rows · T positions · N blocks · W window · H heads · K key width 
 from __future__ import annotations
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
 from regard.layers.attention import Attention, KeyValueCache
 from regard.layers.context import Context, Memory, same_segment
+from regard.settings import ModelSettings, PartSettings
+
+
+class LocalSettings(PartSettings):
+    window: int = Field(64, gt=0, description="positions that each sees, itself included (to each side)")
 
 
 class LocalAttention(Attention):
-    def __init__(self, settings: ModelSettings, causal: bool = False):
-        super().__init__(settings, causal)
-        self.window = settings.window
+    Settings = LocalSettings
+    needs_mask = False
 
-    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
-        rows, length, _ = x_BTD.shape
+    def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False):
+        super().__init__(settings, causal, decoder)
+        self.window = settings.own("mixer", LocalSettings).window
+
+    @classmethod
+    def remarks(cls, settings: ModelSettings, length: int) -> list[str]:
+        window = settings.own("mixer", LocalSettings).window
+        if window < length:
+            return []
+        return [f"model.local.window = {window} reaches over a row of {length}: local attention is then attention."]
+
+    def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> WindowCache:
+        return WindowCache(self, rows, min(self.window, max_length), like)
+
+    def mask(self, context: Context) -> Tensor | None:
+        """The whole [B, 1, T, T], for looking at; `forward` never computes it."""
+        length = context.positions_BT.shape[1]
+        distance_TT = _distances(torch.arange(length), torch.arange(length)).to(context.positions_BT.device)
+        mask = _near(distance_TT, self.window, context.causal)[None, None]
+        return mask if context.segments_BT is None else mask & same_segment(context.segments_BT, context.segments_BT)
+
+    def _gather(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTV: Tensor, context: Context) -> Tensor:
+        rows, _, length, _ = q_BHTK.shape
         window = min(self.window, length)
-        q_BNHWK, k_BNHWK, v_BNHWV = (_blocks(x, window) for x in self.project(x_BTD, context))
+        q_BNHWK, k_BNHWK, v_BNHWV = (_blocks(x, window) for x in (q_BHTK, k_BGTK, v_BGTV))
         around = (-1, 0) if context.causal else (-1, 0, 1)
         # Blocks become rows of a batch, so that the fused kernel sees ordinary attention of W on 2W or 3W.
         k_BNHSK, v_BNHSV = (torch.cat([_shifted(x, by) for by in around], dim=3) for x in (k_BNHWK, v_BNHWV))
@@ -36,24 +61,14 @@ class LocalAttention(Attention):
         y_BTX = y_XHWV.transpose(1, 2).flatten(2).unflatten(0, (rows, -1)).flatten(1, 2)
         return self.to_out(y_BTX[:, :length])
 
-    def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> WindowCache:
-        return WindowCache(self, rows, min(self.window, max_length), like)
-
-    def mask(self, context: Context) -> Tensor | None:
-        """The whole [B, 1, T, T], for looking at; `forward` never makes it."""
-        length = context.positions_BT.shape[1]
-        distance_TT = _distances(torch.arange(length), torch.arange(length)).to(context.positions_BT.device)
-        mask = _near(distance_TT, self.window, context.causal)[None, None]
-        return mask if context.segments_BT is None else mask & same_segment(context.segments_BT, context.segments_BT)
-
     def _mask_of_blocks(self, context: Context, rows: int, length: int, window: int, blocks_seen: int) -> Tensor:
         """True where a position of a block may look at one of the blocks seen: [B · N, 1, W, 2W or 3W]."""
         device = context.positions_BT.device
         blocks = -(-length // window)
-        place_W, place_S = torch.arange(window, device=device), torch.arange(blocks_seen * window, device=device)
-        near_WS = _near(_distances(place_W + window, place_S), self.window, context.causal)
+        own_W, seen_S = torch.arange(window, device=device), torch.arange(blocks_seen * window, device=device)
+        near_WS = _near(_distances(own_W + window, seen_S), self.window, context.causal)
         # Where each block looks, in the row; outside of it there is nothing.
-        looked_at_NS = torch.arange(blocks, device=device)[:, None] * window - window + place_S
+        looked_at_NS = torch.arange(blocks, device=device)[:, None] * window - window + seen_S
         inside_NS = (looked_at_NS >= 0) & (looked_at_NS < length)
         if context.segments_BT is None:
             mask_NWS = near_WS & inside_NS[:, None]
@@ -78,9 +93,9 @@ class WindowCache(KeyValueCache):
 
     def append(self, k_NHTK: Tensor, v_NHTV: Tensor) -> tuple[Tensor, Tensor]:
         """Add one or more positions; the keys and values that the newest may see."""
-        kept = slice(0, self.filled)
-        keys = torch.cat([self.keys_NHLK[:, :, kept], k_NHTK], dim=2)[:, :, -self.window :]
-        values = torch.cat([self.values_NHLV[:, :, kept], v_NHTV], dim=2)[:, :, -self.window :]
+        cached = slice(0, self.filled)
+        keys = torch.cat([self.keys_NHLK[:, :, cached], k_NHTK], dim=2)[:, :, -self.window :]
+        values = torch.cat([self.values_NHLV[:, :, cached], v_NHTV], dim=2)[:, :, -self.window :]
         self.filled = keys.shape[2]
         self.keys_NHLK[:, :, : self.filled], self.values_NHLV[:, :, : self.filled] = keys, values
         self.length += k_NHTK.shape[2]

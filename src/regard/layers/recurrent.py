@@ -15,26 +15,31 @@ Shapes: B rows · T positions · D model width · N rows while decoding
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.settings import ModelSettings
 from regard.layers.context import Context, Memory
+from regard.layers.mixer import Mixer
+from regard.settings import ModelSettings
 
-CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
+class Recurrent(Mixer):
+    starts_from_memory = True
+    compiles = False
+    unrolled = True
 
-class Recurrent(nn.Module):
-    def __init__(self, settings: ModelSettings, causal: bool, after_memory: bool = False):
-        super().__init__()
-        cell, width = CELLS[settings.mixer], settings.width
-        self.forwards = cell(width, width, batch_first=True)
-        self.backwards = None if causal else cell(width, width, batch_first=True)
+    cell: ClassVar[type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]]
+    vectors: ClassVar[int] = 1  # that the state is made of
+
+    def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False):
+        super().__init__(settings, causal, decoder)
+        width = settings.width
+        self.forwards = self.cell(width, width, batch_first=True)
+        self.backwards = None if causal else self.cell(width, width, batch_first=True)
         self.to_out = nn.Linear(width if causal else 2 * width, width, bias=settings.bias)
-        # An LSTM's state is two vectors, h and c.
-        self.vectors = 2 if settings.mixer == "lstm" else 1
-        self.from_memory = nn.Linear(width, self.vectors * width) if after_memory else None
+        self.from_memory = nn.Linear(width, self.vectors * width) if decoder else None
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         y_BTD, _ = self.forwards(x_BTD, self._first_state(context.memory))
@@ -54,26 +59,39 @@ class Recurrent(nn.Module):
     def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> RecurrentState:
         """The state before the first position."""
         vectors = self._first_state(memory)
-        if vectors is not None:
+        if memory is not None and vectors is not None:
             # Every sentence of the memory has the same number of hypotheses.
             state = RecurrentState(vectors)
-            state.select(torch.arange(rows, device=like.device) // (rows // len(memory.states_BSD)))  # type: ignore[union-attr]
+            state.select(torch.arange(rows, device=like.device) // (rows // len(memory.states_BSD)))
             return state
         zeros_1ND = like.new_zeros(1, rows, self.forwards.hidden_size)
         return RecurrentState((zeros_1ND, zeros_1ND) if self.vectors == 2 else zeros_1ND)
 
     def prefill(self, x_BTD: Tensor, context: Context, state: RecurrentState) -> Tensor:
-        """`forward`, and the last state kept for the steps to come."""
+        """`forward`, with the last state remembered for the steps that follow."""
         y_BTD, state.vectors = self.forwards(x_BTD, state.vectors)
         return self.to_out(y_BTD)
 
     def _first_state(self, memory: Memory | None) -> Tensor | tuple[Tensor, ...] | None:
-        """h₀ = tanh(W · summary of the source), as in Bahdanau et al.; of zeros where there is no source."""
+        """h₀ = tanh(W · summary of the source), as in Bahdanau et al.; None, for zeros, where there is no source."""
         if self.from_memory is None or memory is None:
             return None
         assert memory.summary_BD is not None
-        made_1BX = torch.tanh(self.from_memory(memory.summary_BD))[None]
-        return tuple(part.contiguous() for part in made_1BX.chunk(2, dim=-1)) if self.vectors == 2 else made_1BX
+        first_1BX = torch.tanh(self.from_memory(memory.summary_BD))[None]
+        return tuple(part.contiguous() for part in first_1BX.chunk(2, dim=-1)) if self.vectors == 2 else first_1BX
+
+
+class Rnn(Recurrent):
+    cell = nn.RNN
+
+
+class Lstm(Recurrent):
+    cell = nn.LSTM
+    vectors = 2  # h and c
+
+
+class Gru(Recurrent):
+    cell = nn.GRU
 
 
 @dataclass
@@ -93,8 +111,8 @@ class RecurrentState:
 def _mirror(x_BTD: Tensor, segments_BT: Tensor | None) -> Tensor:
     """Where each position of the sequence read backwards comes from: [B, T, 1]. Padding stays at the end."""
     rows, length, _ = x_BTD.shape
-    places_1T = torch.arange(length, device=x_BTD.device)[None]
+    positions_1T = torch.arange(length, device=x_BTD.device)[None]
     if segments_BT is None:
-        return places_1T.flip(1).expand(rows, -1)[..., None]
+        return positions_1T.flip(1).expand(rows, -1)[..., None]
     lengths_B1 = (segments_BT != 0).sum(1, keepdim=True)
-    return torch.where(places_1T < lengths_B1, lengths_B1 - 1 - places_1T, places_1T)[..., None]
+    return torch.where(positions_1T < lengths_B1, lengths_B1 - 1 - positions_1T, positions_1T)[..., None]

@@ -18,13 +18,25 @@ Shapes: N rows · D channels · L longest sequence · T positions given at once 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from regard.layers.convolution import fft_length
+from regard.layers.convolution import fft_length, long_convolution
 
 BLOCK = 32  # inputs summed up one by one
+
+
+class StreamingConvolution(Protocol):
+    def step(self, u_ND: Tensor) -> Tensor:
+        """Feed one position; its output: [N, D]."""
+
+    def prefill(self, u_NDT: Tensor) -> Tensor:
+        """Feed the first positions at once; their outputs: [N, D, T]."""
+
+    def select(self, rows_N: Tensor) -> None:
+        """Keep these rows, in this order; a row may be kept more than once."""
 
 
 class TiledConvolution:
@@ -40,12 +52,11 @@ class TiledConvolution:
         self.spectra: dict[int, Tensor] = {}
 
     def step(self, u_ND: Tensor) -> Tensor:
-        """Feed one position; its output: [N, D]."""
-        place, fed = self.length, self.length - self.first
-        begin = place - fed % BLOCK
-        self.inputs_NDL[..., place] = u_ND
-        running_NDB = self.inputs_NDL[..., begin : place + 1]
-        y_ND = self.outputs_NDL[..., place] + (running_NDB * self.nearest_DB[:, begin - place - 1 :]).sum(-1)
+        t, fed = self.length, self.length - self.first
+        begin = t - fed % BLOCK
+        self.inputs_NDL[..., t] = u_ND
+        running_NDB = self.inputs_NDL[..., begin : t + 1]
+        y_ND = self.outputs_NDL[..., t] + (running_NDB * self.nearest_DB[:, begin - t - 1 :]).sum(-1)
         self.length += 1
         if (fed + 1) % BLOCK == 0:
             blocks = (fed + 1) // BLOCK
@@ -53,7 +64,6 @@ class TiledConvolution:
         return y_ND.to(u_ND.dtype)
 
     def prefill(self, u_NDT: Tensor) -> Tensor:
-        """Feed the first positions at once; their outputs: [N, D, T]."""
         length, longest = u_NDT.shape[-1], self.h_DK.shape[-1]
         size = fft_length(length + longest)
         spectrum = torch.fft.rfft(u_NDT.to(self.h_DK.dtype), n=size) * torch.fft.rfft(self.h_DK, n=size)
@@ -62,7 +72,6 @@ class TiledConvolution:
         return self.outputs_NDL[..., :length].to(u_NDT.dtype)
 
     def select(self, rows_N: Tensor) -> None:
-        """Keep these rows, in this order; a row may be kept more than once."""
         self.inputs_NDL, self.outputs_NDL = self.inputs_NDL[rows_N], self.outputs_NDL[rows_N]
 
     def _fill_future(self, size: int) -> None:
@@ -90,7 +99,7 @@ class Modes:
 
     @classmethod
     def most(cls, taps: int) -> int:
-        """How many exponentials can be told apart in so many taps."""
+        """How many exponentials can be told apart in this many taps."""
         return max(2, min(cls.HANKEL, (taps + 1) // 2)) - 1
 
     @classmethod
@@ -116,20 +125,41 @@ class Modes:
 
 
 class ModalConvolution:
-    """As good as the fit. The state is M numbers a channel, however long the text."""
+    """As good as the fit. The state is M numbers per channel, however long the text."""
 
     def __init__(self, modes: Modes, rows: int):
         self.modes = modes
         self.state_NDM = modes.poles_DM.new_zeros(rows, *modes.poles_DM.shape)
 
     def step(self, u_ND: Tensor) -> Tensor:
-        """Feed one position; its output: [N, D]."""
         self.state_NDM = self.modes.poles_DM * self.state_NDM + u_ND[..., None]
         return (self.modes.residues_DM * self.state_NDM).sum(-1).real.to(u_ND.dtype)
 
     def prefill(self, u_NDT: Tensor) -> Tensor:
-        """Feed the first positions; their outputs: [N, D, T]."""
         return torch.stack([self.step(u_NDT[..., t]) for t in range(u_NDT.shape[-1])], dim=-1)
 
     def select(self, rows_N: Tensor) -> None:
         self.state_NDM = self.state_NDM[rows_N]
+
+
+class NaiveConvolution:
+    """The sum taken literally: every position goes over all inputs so far. To compare with."""
+
+    def __init__(self, h_DK: Tensor, rows: int):
+        self.h_DK = h_DK
+        self.reversed_DK = h_DK.flip(-1).contiguous()
+        self.inputs_NDL = h_DK.new_zeros(rows, *h_DK.shape)
+        self.length = 0
+
+    def step(self, u_ND: Tensor) -> Tensor:
+        self.inputs_NDL[..., self.length] = u_ND
+        self.length += 1
+        return (self.inputs_NDL[..., : self.length] * self.reversed_DK[:, -self.length :]).sum(-1).to(u_ND.dtype)
+
+    def prefill(self, u_NDT: Tensor) -> Tensor:
+        self.length = u_NDT.shape[-1]
+        self.inputs_NDL[..., : self.length] = u_NDT
+        return long_convolution(u_NDT, self.h_DK)
+
+    def select(self, rows_N: Tensor) -> None:
+        self.inputs_NDL = self.inputs_NDL[rows_N]

@@ -4,8 +4,8 @@
     bias[i, j] = table[row(i) − row(j), column(i) − column(j)]
 
 In every second block the windows lie half a window further down and right, so that what was parted before now meets.
-For that the grid is rolled, which brings its two ends into one window. They were no neighbours, and a mask keeps them
-apart. One row of 8 patches, in windows of 4:
+For that the grid is rolled, which brings its two ends into one window. They were not neighbours, and a mask keeps
+them apart. One row of 8 patches, in windows of 4:
 
     plain            a a a a │ b b b b
     shifted by 2     a a │ b b b b │ c c        rolled:  b b b b │ c c a a        c and a do not meet
@@ -18,20 +18,25 @@ Shapes: B images · R rows and C columns of the grid · T = R·C patches · W wi
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
+from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context
+from regard.layers.mixer import Mixer
 from regard.layers.norm import RMSNorm
+from regard.settings import ModelSettings
 
 
-class WindowAttention(nn.Module):
+class WindowAttention(Mixer):
     """Multi-head attention inside windows of `window` × `window` patches; smaller where the grid is."""
 
     def __init__(self, settings: ModelSettings, grid: tuple[int, int], window: int, shifted: bool):
-        super().__init__()
+        super().__init__(settings)
         self.grid = grid
         self.window = (min(window, grid[0]), min(window, grid[1]))
         by = window // 2 if shifted else 0
@@ -47,8 +52,8 @@ class WindowAttention(nn.Module):
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty((2 * window - 1) ** 2, settings.heads), std=0.02))
         self.index_MM: Tensor
         self.apart_WMM: Tensor
-        self.register_buffer("index_MM", _places_in_table(self.window, window), persistent=False)
-        self.register_buffer("apart_WMM", self._strangers(), persistent=False)
+        self.register_buffer("index_MM", _table_index(self.window, window), persistent=False)
+        self.register_buffer("apart_WMM", self._roll_mask(), persistent=False)
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         """[B, T, D], patches in raster order. Who sees whom is fixed by the grid: the context is not asked."""
@@ -63,6 +68,19 @@ class WindowAttention(nn.Module):
         )
         y_BRCD = self._roll(self._join(y_BXMK), back=True)
         return self.to_out(y_BRCD.flatten(1, 2))
+
+    def trace(self, x_BTD: Tensor, context: Context) -> AttentionTrace:
+        """Written out over the whole grid, without cutting or rolling it: no weight passes between windows."""
+        q_BHTK, k_BHTK, v_BHTK = (
+            part_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part_BTD in self.to_qkv(x_BTD).chunk(3, dim=-1)
+        )
+        q_BHTK, k_BHTK = self.query_norm(q_BHTK), self.key_norm(k_BHTK)
+        scores_BHTT = q_BHTK @ k_BHTK.transpose(-2, -1) / math.sqrt(q_BHTK.shape[-1]) + self.bias_over_grid()
+        return AttentionTrace.from_scores(q_BHTK, k_BHTK, v_BHTK, scores_BHTT, self.to_out)
+
+    def no_decay(self) -> Iterable[nn.Parameter]:
+        """The biases for distances."""
+        return [self.table]
 
     def bias(self) -> Tensor:
         """What is added to the scores: learned for each distance, −∞ where two patches may not meet: [W, H, M, M]."""
@@ -79,7 +97,7 @@ class WindowAttention(nn.Module):
         bias_TTH[here_WM[:, :, None], here_WM[:, None, :]] = bias_WHMM.permute(0, 2, 3, 1)
         return bias_TTH.permute(2, 0, 1)
 
-    def _strangers(self) -> Tensor:
+    def _roll_mask(self) -> Tensor:
         """True between patches of a window that only rolling brought together: [W, M, M]."""
         down_R, right_C = (torch.arange(side) >= side - by for side, by in zip(self.grid, self.shift, strict=True))
         piece_RC = 2 * down_R[:, None] + right_C.int()  # which of its sides a patch was rolled across, if any
@@ -107,7 +125,7 @@ class WindowAttention(nn.Module):
         return y.permute(0, 1, 4, 2, 5, 3, 6).flatten(5, 6).flatten(3, 4).flatten(1, 2)
 
 
-def _places_in_table(used: tuple[int, int], window: int) -> Tensor:
+def _table_index(used: tuple[int, int], window: int) -> Tensor:
     """Which entry of the table belongs to two patches of a window: [M, M]. A small window uses the table's middle."""
     row_M, column_M = torch.cartesian_prod(torch.arange(used[0]), torch.arange(used[1])).unbind(1)
     down_MM = row_M[:, None] - row_M[None, :] + window - 1  # from 0 to 2 · window − 2

@@ -10,15 +10,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.settings import ModelSettings
 from regard.layers.embedding import token_embedding
 from regard.models.initialise import initialise
 from regard.models.state import DecoderState
 from regard.models.trunk import Trunk
+from regard.settings import CausalModel
 
 
 class Causal(nn.Module):
-    def __init__(self, settings: ModelSettings, vocabulary: int):
+    def __init__(self, settings: CausalModel, vocabulary: int):
         super().__init__()
         self.logit_cap = settings.logit_cap
         embedding = token_embedding(settings, vocabulary)
@@ -35,7 +35,7 @@ class Causal(nn.Module):
         return self._logits(self.trunk(tokens_BT, segments_BT, positions_BT))
 
     def start(self, rows: int, max_length: int) -> DecoderState:
-        """An empty state for so many texts of at most so many tokens."""
+        """An empty state for this many texts of at most `max_length` tokens."""
         return self.trunk.start(rows, max_length)
 
     def prefill(self, tokens_NT: Tensor, state: DecoderState) -> Tensor:
@@ -43,7 +43,7 @@ class Causal(nn.Module):
         return self._logits(self.trunk.prefill(tokens_NT, state))
 
     def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
-        """Feed one token a text; logits of the one after it: [N, W]."""
+        """Feed one token per text; logits of the one after it: [N, W]."""
         return self._logits(self.trunk.step(tokens_N, state))
 
     def _logits(self, x: Tensor) -> Tensor:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.settings import ModelSettings
 from regard.layers.context import same_segment
 from regard.layers.embedding import token_embedding
 from regard.models.initialise import initialise
 from regard.models.trunk import Trunk
+from regard.settings import TextClassifierModel
 
 
 class Classifier(nn.Module):
-    def __init__(self, settings: ModelSettings, vocabulary: int, classes: int):
+    def __init__(self, settings: TextClassifierModel, vocabulary: int, classes: int):
         super().__init__()
         self.mean = settings.pooling == "mean"
         self.trunk = Trunk(settings, token_embedding(settings, vocabulary), causal=settings.causal)

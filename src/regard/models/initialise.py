@@ -6,7 +6,7 @@ gpt2      everything normal with deviation .02; what is added to the residual st
 zero-out  matrices normal with deviation .5 / √(fan in), embeddings .02; what is added to the residual stream is
           zero at first, so that every block starts as the identity
 
-Recurrent cells, and the networks that make Hyena's filters, start in their own way.
+Recurrent cells stay as torch made them. Mixers and positions may have weights that start in their own way.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ import math
 
 from torch import nn
 
-from regard.settings import ModelSettings
-from regard.layers.hyena import ImplicitFilter
+from regard.layers.mixer import Mixer
 from regard.layers.positions import Positions
+from regard.settings import ModelSettings
 
 
 def initialise(model: nn.Module, settings: ModelSettings, depth: int) -> None:
     """Set every weight of a model of `depth` blocks. Tie weights only after this."""
     paper = settings.initialisation == "paper"
-    filters = [module for module in model.modules() if isinstance(module, ImplicitFilter)]
-    own_ways = {id(part) for network in filters for part in network.modules()}
-    for network in filters:
-        network.initialise()
+    mixers = [module for module in model.modules() if isinstance(module, Mixer)]
+    done = {id(part) for mixer in mixers for own in mixer.initialise() for part in own.modules()}
     for name, module in model.named_modules():
-        if id(module) in own_ways:
+        if id(module) in done:
             continue
         if isinstance(module, nn.Linear):
             adds = name.endswith(("to_out", "contract"))  # to the residual stream
@@ -44,5 +42,5 @@ def initialise(model: nn.Module, settings: ModelSettings, depth: int) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5 if paper else 0.02)
-        elif isinstance(module, Positions) and module.kind == "index":
-            nn.init.normal_(module.direction_D, std=module.width**-0.5)
+        elif isinstance(module, Positions):
+            module.initialise()

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.settings import ModelSettings
 from regard.layers.embedding import token_embedding
 from regard.layers.norm import make_norm
 from regard.models.initialise import initialise
 from regard.models.trunk import Trunk
+from regard.settings import TokenModel
 
 
 class Masked(nn.Module):
     """`vocabulary` counts the mask too: it is the last entry."""
 
-    def __init__(self, settings: ModelSettings, vocabulary: int):
+    def __init__(self, settings: TokenModel, vocabulary: int):
         super().__init__()
         embedding = token_embedding(settings, vocabulary)
         self.trunk = Trunk(settings, embedding, causal=False)

@@ -14,20 +14,20 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from regard.settings import RECURRENT, ModelSettings
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding
 from regard.layers.norm import make_norm
 from regard.models.initialise import initialise
 from regard.models.state import DecoderState
+from regard.settings import TranslationModel
 
 
 class Seq2Seq(nn.Module):
-    def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int):
+    def __init__(self, settings: TranslationModel, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
-        self.masked = settings.mixer == "attention"
-        self.recurrent = settings.mixer in RECURRENT
+        mixer = settings.part("mixer")
+        self.masked, self.summarises = mixer.needs_mask, mixer.starts_from_memory
         target_table = nn.Embedding(target_vocabulary, settings.width)
         share_all = settings.tie_embeddings == "all"
         source_table = target_table if share_all else nn.Embedding(source_vocabulary, settings.width)
@@ -58,7 +58,7 @@ class Seq2Seq(nn.Module):
         memory_BSD = self.encode(source_BS, source_segments_BS, source_positions_BS)
         mask_B1TS = same_segment(target_segments_BT, source_segments_BS)
         memory = Memory(memory_BSD, mask_B1TS, self._summary(memory_BSD, source_segments_BS))
-        context = Context.of(target_segments_BT, target_positions_BT, causal=True, memory=memory, masked=self.masked)
+        context = Context.build(target_segments_BT, target_positions_BT, causal=True, memory=memory, masked=self.masked)
         x_BTD = self.target_embedding(target_BT, target_positions_BT)
         for block in self.decoder:
             x_BTD = block(x_BTD, context)
@@ -66,14 +66,14 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source_BS: Tensor, segments_BS: Tensor, positions_BS: Tensor) -> Tensor:
         """What the encoder makes of the source: [B, S, D]."""
-        context = Context.of(segments_BS, positions_BS, causal=False, masked=self.masked)
+        context = Context.build(segments_BS, positions_BS, causal=False, masked=self.masked)
         x_BSD = self.source_embedding(source_BS, positions_BS)
         for block in self.encoder:
             x_BSD = block(x_BSD, context)
         return self.encoder_norm(x_BSD)
 
     def start(self, source_BS: Tensor, segments_BS: Tensor, beams: int, max_length: int) -> DecoderState:
-        """Encode one sentence a row and make ready to decode it with `beams` hypotheses each."""
+        """Encode one sentence per row, ready to be decoded with `beams` hypotheses each."""
         positions_BS = torch.arange(source_BS.shape[1], device=source_BS.device).expand_as(source_BS)
         memory_BSD = self.encode(source_BS, segments_BS, positions_BS)
         mask_B11S = (segments_BS != 0)[:, None, None]
@@ -83,7 +83,7 @@ class Seq2Seq(nn.Module):
         return DecoderState(blocks)
 
     def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
-        """Feed one token a hypothesis; logits of the one after it: [N, W]."""
+        """Feed one token per hypothesis; logits of the one after it: [N, W]."""
         positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
         x_ND = self.target_embedding(tokens_N[:, None], positions_N1)[:, 0]
         for block, block_state in zip(self._decoder_blocks(), state.blocks, strict=True):
@@ -92,8 +92,8 @@ class Seq2Seq(nn.Module):
         return self.to_logits(self.decoder_norm(x_ND))
 
     def _summary(self, memory_BSD: Tensor, segments_BS: Tensor) -> Tensor | None:
-        """What a recurrent decoder starts from: the mean of both ends, where each direction has read everything."""
-        if not self.recurrent:
+        """What a decoder may start from: the mean of both ends, where each direction has read everything."""
+        if not self.summarises:
             return None
         last_B11 = ((segments_BS != 0).sum(1) - 1).clamp(min=0)[:, None, None]
         last_BD = torch.gather(memory_BSD, 1, last_B11.expand(-1, 1, memory_BSD.shape[-1]))[:, 0]

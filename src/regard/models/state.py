@@ -11,7 +11,7 @@ from regard.layers.block import BlockState
 
 @dataclass
 class DecoderState:
-    """One state a block, and how many positions they hold."""
+    """One state per block, and how many positions they hold."""
 
     blocks: list[BlockState]
     length: int = 0

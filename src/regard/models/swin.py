@@ -23,16 +23,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.settings import ModelSettings
 from regard.layers.block import Block
 from regard.layers.context import Context
 from regard.layers.norm import make_norm
 from regard.layers.windows import WindowAttention
 from regard.models.initialise import initialise
+from regard.settings import ImageModel
 
 
 class Swin(nn.Module):
-    def __init__(self, settings: ModelSettings, height: int, width: int, channels: int, classes: int):
+    def __init__(self, settings: ImageModel, height: int, width: int, channels: int, classes: int):
         """For images of one size, which the patches, the windows and the merging must divide."""
         super().__init__()
         patch = (settings.patch_height, settings.patch_width)
@@ -60,7 +60,7 @@ class Swin(nn.Module):
         return [self.patches_norm, *(module for module in self.stages.modules() if isinstance(module, Block))]
 
     def features(self, images_BCHW: Tensor) -> Tensor:
-        """What the classes are read from, one vector an image: [B, D]."""
+        """What the classes are read from, one vector per image: [B, D]."""
         x_BTD = self.patches(images_BCHW).flatten(2).transpose(1, 2)
         x_BTD = self.dropout(self.patches_norm(x_BTD))
         for stage in self.stages:
@@ -71,7 +71,7 @@ class Swin(nn.Module):
 class Stage(nn.Module):
     """Blocks on one grid, the windows of every second one shifted; and, unless it is the last, merging."""
 
-    def __init__(self, settings: ModelSettings, grid: tuple[int, int], skipped: list[float], merges: bool):
+    def __init__(self, settings: ImageModel, grid: tuple[int, int], skipped: list[float], merges: bool):
         """`settings`: those of this stage. `skipped`: for each block, the chance of an image to skip a part of it."""
         super().__init__()
         mixers = [WindowAttention(settings, grid, settings.window, shifted=n % 2 == 1) for n in range(len(skipped))]
@@ -83,7 +83,7 @@ class Stage(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[B, T, D] → [B, T / 4, 2D], or as it was in the last stage."""
         positions_1T = torch.arange(x_BTD.shape[1], device=x_BTD.device)[None]
-        context = Context.of(None, positions_1T, causal=False)
+        context = Context.build(None, positions_1T, causal=False)
         for block in self.blocks:
             x_BTD = block(x_BTD, context)
         return self.merge(x_BTD)
@@ -92,7 +92,7 @@ class Stage(nn.Module):
 class PatchMerging(nn.Module):
     """2 × 2 neighbours become one patch, twice as wide."""
 
-    def __init__(self, settings: ModelSettings, grid: tuple[int, int]):
+    def __init__(self, settings: ImageModel, grid: tuple[int, int]):
         super().__init__()
         self.grid = grid
         self.norm = make_norm(settings.model_copy(update={"width": 4 * settings.width}))
@@ -105,7 +105,7 @@ class PatchMerging(nn.Module):
         return self.reduce(self.norm(torch.cat(four, dim=-1).flatten(1, 2)))
 
 
-def _make_stages(settings: ModelSettings, grid: tuple[int, int]) -> nn.ModuleList:
+def _make_stages(settings: ImageModel, grid: tuple[int, int]) -> nn.ModuleList:
     """The chance to be skipped grows from 0 to that of the settings, over the blocks of all stages."""
     depth, before = sum(settings.stages), 0
     stages = nn.ModuleList()
@@ -117,7 +117,7 @@ def _make_stages(settings: ModelSettings, grid: tuple[int, int]) -> nn.ModuleLis
     return stages
 
 
-def _at_stage(settings: ModelSettings, number: int) -> ModelSettings:
+def _at_stage(settings: ImageModel, number: int) -> ImageModel:
     """Every merging doubles what is as wide as the model."""
     return settings.model_copy(
         update={name: getattr(settings, name) * 2**number for name in ("width", "heads", "feedforward")}

@@ -3,7 +3,7 @@
     x = norm(block_n(… block_1(embed(tokens))))
 
 With a causal order it is the body of GPT, without it that of BERT; over patches of images, of ViT. What is read
-from it is the head's matter.
+from it is up to the head.
 
 Shapes: B rows · T positions · D model width · N rows while generating
 """
@@ -15,18 +15,18 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from regard.settings import ModelSettings
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context
 from regard.layers.norm import make_norm
 from regard.models.state import DecoderState
+from regard.settings import ModelSettings
 
 
 class Trunk(nn.Module):
     def __init__(self, settings: ModelSettings, embedding: nn.Module, causal: bool):
         super().__init__()
         self.causal = causal
-        self.masked = settings.mixer == "attention"
+        self.masked = settings.part("mixer").needs_mask
         self.embedding = embedding
         self.blocks = make_blocks(settings, settings.layers, causal)
         # Pre-norm blocks leave their output unnormalised.
@@ -51,7 +51,7 @@ class Trunk(nn.Module):
         return [self.embedding, *self.blocks]
 
     def start(self, rows: int, max_length: int) -> DecoderState:
-        """An empty state for so many texts of at most so many tokens."""
+        """An empty state for this many texts of at most `max_length` tokens."""
         like = next(self.embedding.parameters())
         return DecoderState([block.start(rows, max_length, like) for block in self._blocks()])
 
@@ -65,7 +65,7 @@ class Trunk(nn.Module):
         return self.norm(x_NTD[:, -1])
 
     def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
-        """Feed one token a text; that position's vector: [N, D]. Same numbers as `forward`, if causal."""
+        """Feed one token per text; that position's vector: [N, D]. Same numbers as `forward`, if causal."""
         positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
         x_ND = self.embedding(tokens_N[:, None], positions_N1)[:, 0]
         for block, block_state in zip(self._blocks(), state.blocks, strict=True):
@@ -76,7 +76,7 @@ class Trunk(nn.Module):
     def _context(self, tokens_BT: Tensor, segments_BT: Tensor | None, positions_BT: Tensor | None) -> Context:
         if positions_BT is None:
             positions_BT = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)[None]  # the same for all rows
-        return Context.of(segments_BT, positions_BT, causal=self.causal, masked=self.masked)
+        return Context.build(segments_BT, positions_BT, causal=self.causal, masked=self.masked)
 
     def _blocks(self) -> Iterator[Block]:
         return (block for block in self.blocks if isinstance(block, Block))

@@ -12,15 +12,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.settings import ModelSettings
 from regard.layers.context import Context
 from regard.layers.patches import PatchEmbedding
 from regard.models.initialise import initialise
 from regard.models.trunk import Trunk
+from regard.settings import ImageModel
 
 
 class VisionTransformer(nn.Module):
-    def __init__(self, settings: ModelSettings, height: int, width: int, channels: int, classes: int):
+    def __init__(self, settings: ImageModel, height: int, width: int, channels: int, classes: int):
         super().__init__()
         self.pooling = settings.pooling
         self.trunk = Trunk(settings, PatchEmbedding(settings, height, width, channels), causal=False)
@@ -41,7 +41,7 @@ class VisionTransformer(nn.Module):
         """What the last block makes of every token: [B, T, D]."""
         x_BTD = self.patches(images_BCHW)
         positions_1T = torch.arange(x_BTD.shape[1], device=x_BTD.device)[None]
-        return self.trunk.read(x_BTD, Context.of(None, positions_1T, causal=False))
+        return self.trunk.read(x_BTD, Context.build(None, positions_1T, causal=False))
 
     @property
     def layers(self) -> list[nn.Module]:

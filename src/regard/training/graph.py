@@ -1,8 +1,8 @@
 """Loss and gradient of one micro-batch; on a GPU recorded once and then replayed.
 
-A small model is a thousand small kernels a step, and starting them one by one takes longer than running
+A small model is a thousand small kernels per step, and starting them one by one takes longer than running
 them. Batches never change shape, so the whole of forward and backward is captured in one CUDA graph:
-every later step copies its batch into the same place and replays.
+every later step copies its batch into the same memory and replays.
 
 What is compiled is one block: all blocks run the same code, so it is compiled once for all of them, in a
 fraction of the time that the whole model takes, and the graph makes up for the rest.
@@ -51,7 +51,7 @@ class Backward:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 raise
             # For instance where there is no C compiler: slower, but not the end.
-            console.warn(f"torch.compile does not work here ({str(error).splitlines()[0]}); going on without it.")
+            console.warn(f"torch.compile does not work here ({str(error).splitlines()[0]}); continuing without it.")
             self.compiled = False
             return self.compute(batch, scale)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -79,7 +79,7 @@ class _Captured:
         self.batch = example.to(device)
         self.scale = torch.zeros((), device=device)
         gradients = [parameter.grad for parameter in backward.model.parameters()]
-        kept = [gradient.clone() if gradient is not None else None for gradient in gradients]
+        saved = [gradient.clone() if gradient is not None else None for gradient in gradients]
         stream = backward.stream
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
@@ -90,13 +90,13 @@ class _Captured:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=backward.pool):
             self.loss = backward.compute(self.batch, self.scale)
-        for parameter, before in zip(backward.model.parameters(), kept, strict=True):
+        for parameter, before in zip(backward.model.parameters(), saved, strict=True):
             if parameter.grad is not None:
                 parameter.grad.copy_(before) if before is not None else parameter.grad.zero_()
 
     def replay(self, batch: Any, targets: int) -> Tensor:
-        for place, tensor in zip(self.batch.tensors(), batch.tensors(), strict=True):
-            place.copy_(tensor, non_blocking=True)
+        for static, tensor in zip(self.batch.tensors(), batch.tensors(), strict=True):
+            static.copy_(tensor, non_blocking=True)
         self.scale.fill_(1 / targets)
         self.graph.replay()
         return self.loss.clone()

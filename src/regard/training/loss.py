@@ -24,11 +24,11 @@ from regard.data.batch import Batch
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 
-def cross_entropy(logits_BTW: Tensor, labels_BT: Tensor, smoothing: float = 0.0, ignore: int = 0) -> Tensor:
-    """Summed over the labels that are not `ignore`."""
+def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0, ignore: int = 0) -> Tensor:
+    """Summed over the labels, [B, T] or any other shape, that are not `ignore`; logits have one dimension more."""
     return F.cross_entropy(
-        logits_BTW.flatten(0, -2).float(),
-        labels_BT.flatten(),
+        logits.flatten(0, -2).float(),
+        labels.flatten(),
         ignore_index=ignore,
         label_smoothing=smoothing,
         reduction="sum",
@@ -59,9 +59,9 @@ def training_loss(
 ) -> Tensor:
     """The summed loss of a batch; with `consistency` above 0, R-Drop: each row twice with different dropout."""
     if not consistency:
-        return cross_entropy(logits_of(batch), batch.labels_BT, smoothing, batch.nothing)
+        return cross_entropy(logits_of(batch), batch.labels, smoothing, batch.nothing)
     twice = batch.twice()
     logits = logits_of(twice)
     first, second = logits.chunk(2)
-    apart = divergence(first, second, batch.labels_BT, batch.nothing)
-    return 0.5 * cross_entropy(logits, twice.labels_BT, smoothing, batch.nothing) + 0.5 * consistency * apart
+    apart = divergence(first, second, batch.labels, batch.nothing)
+    return 0.5 * cross_entropy(logits, twice.labels, smoothing, batch.nothing) + 0.5 * consistency * apart

@@ -1,59 +1,142 @@
 """Adam, AdamW and Muon, with decay for matrices only; and the norm of all gradients.
 
-Muon is for the matrices inside the blocks; embeddings, norms, biases and the output layer go on with AdamW. So do,
-without decay, weights that are no maps: those of the networks that make Hyena's filters, which are frequencies, Swin's
-biases for distances, and where patches are in an image.
+Muon is for the linear maps inside the blocks; embeddings, norms, biases and the output layer are left to AdamW. So are,
+without decay, weights with the shape of a matrix that are not linear maps: modules name them with `no_decay`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from regard.settings import TrainingSettings
 from regard.layers.block import Block
-from regard.layers.hyena import ImplicitFilter
-from regard.layers.patches import PatchEmbedding
-from regard.layers.windows import WindowAttention
+from regard.settings import PartSettings, TrainingSettings
 from regard.training.muon import Muon
 from regard.training.replayed import Replayed
 
+Scaled = tuple[torch.optim.Optimizer, float]  # with the factor from the schedule's rate to its own
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The trainable weights of a model, by what they are."""
+
+    maps: list[nn.Parameter]  # linear maps inside the blocks
+    tables: list[nn.Parameter]  # other matrices: embeddings, the output layer
+    others: list[nn.Parameter]  # norms, biases, and what `no_decay` names: never decayed
+    device: torch.device
+
+    @classmethod
+    def from_model(cls, model: nn.Module) -> Weights:
+        trainable = [weight for weight in model.parameters() if weight.requires_grad]
+        free = {id(weight) for weight in no_decay(model)}
+        in_blocks = {id(weight) for block in blocks(model) for weight in block.parameters()}
+        maps, tables, others = [], [], []
+        for weight in trainable:
+            if weight.dim() < 2 or id(weight) in free:
+                others.append(weight)
+            # A map to a single number is a vector; more dimensions are those of a convolution.
+            elif id(weight) in in_blocks and weight.dim() == 2 and min(weight.shape) > 1:
+                maps.append(weight)
+            else:
+                tables.append(weight)
+        return cls(maps, tables, others, trainable[0].device)
+
+    def groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """All weights, as torch's optimizers take them."""
+        return [
+            {"params": [*self.maps, *self.tables], "weight_decay": weight_decay},
+            {"params": self.others, "weight_decay": 0.0},
+        ]
+
+    def rate(self) -> Any:
+        """A learning rate to start with. On a GPU it is a number in memory, for a captured update to read."""
+        return torch.zeros((), device=self.device) if self.device.type == "cuda" else 0.0
+
+
+# ---------------------------------------------------------------- the methods
+
+
+class Method:
+    """A way to update weights. A subclass makes its optimizers of torch; the learning rate is set at every step."""
+
+    Settings: ClassVar[type[PartSettings]] = PartSettings  # its own table in a recipe, [training.NAME]
+    capturable: ClassVar[bool] = False  # its step can be captured in a CUDA graph; it then starts with `weights.rate()`
+
+    @staticmethod
+    def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
+        raise NotImplementedError
+
+
+class Adam(Method):
+    capturable = True
+
+    @staticmethod
+    def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
+        return [(torch.optim.Adam(weights.groups(settings.weight_decay), **_adam(weights, settings)), 1.0)]
+
+
+class AdamW(Method):
+    capturable = True
+
+    @staticmethod
+    def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
+        return [(torch.optim.AdamW(weights.groups(settings.weight_decay), **_adam(weights, settings)), 1.0)]
+
+
+class MuonSettings(PartSettings):
+    learning_rate: float = Field(0.02, gt=0, description="Muon's highest rate; `learning_rate` is that of AdamW")
+    momentum: float = Field(0.95, ge=0.0, lt=1.0, description="Muon's memory of the gradient")
+
+
+class MuonAndAdamW(Method):
+    Settings = MuonSettings
+    capturable = True
+
+    @staticmethod
+    def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
+        own, decay = settings.own("optimizer", MuonSettings), settings.weight_decay
+        rest = Weights([], weights.tables, weights.others, weights.device)
+        optimizers = AdamW.make(rest, settings)
+        if weights.maps:
+            muon = Muon(weights.maps, lr=weights.rate(), momentum=own.momentum, weight_decay=decay)
+            optimizers.append((muon, own.learning_rate / settings.learning_rate))
+        return optimizers
+
+
+def _adam(weights: Weights, settings: TrainingSettings) -> dict[str, Any]:
+    return {
+        "lr": weights.rate(),
+        "betas": (settings.beta1, settings.beta2),
+        "eps": settings.epsilon,
+        "fused": True,
+        "capturable": weights.device.type == "cuda",
+    }
+
+
+# ---------------------------------------------------------------- what the loop uses
+
 
 class Optimizer:
-    """One or two of torch's optimizers, each with its share of the model's parameters, stepped as one."""
+    """The optimizers of a method, each with its share of the model's weights, stepped as one."""
 
     def __init__(self, model: nn.Module, settings: TrainingSettings):
         self.parameters = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        inside = matrices_of_blocks(model) if settings.optimizer == "muon" else []
-        others = [weight for weight in self.parameters.values() if not any(weight is other for other in inside)]
-        free = {id(weight) for weight in no_maps(model)}
-        decayed = [weight for weight in others if weight.dim() >= 2 and id(weight) not in free]
-        kept = {id(weight) for weight in decayed}
-        groups = [
-            {"params": decayed, "weight_decay": settings.weight_decay},
-            {"params": [weight for weight in others if id(weight) not in kept], "weight_decay": 0.0},
-        ]
-        kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
-        betas = (settings.beta1, settings.beta2)
-        self.device = next(iter(self.parameters.values())).device
-        on_gpu = self.device.type == "cuda"
-        # Each with the factor from the schedule's rate to its own.
-        self.parts: list[tuple[torch.optim.Optimizer, float]] = [
-            (kind(groups, lr=self._rate(), betas=betas, eps=settings.epsilon, fused=True, capturable=on_gpu), 1.0)
-        ]
-        if inside:
-            rate: Any = self._rate()
-            muon = Muon(inside, lr=rate, momentum=settings.muon_momentum, weight_decay=settings.weight_decay)
-            self.parts.append((muon, settings.muon_learning_rate / settings.learning_rate))
+        method: type[Method] = settings.part("optimizer")
+        self.optimizers = method.make(Weights.from_model(model), settings)
+        device = next(iter(self.parameters.values())).device
+        self.captured = method.capturable and device.type == "cuda"
         self.clip_norm = settings.clip_norm
         self._capture()
 
     def step(self, rate: float) -> None:
         """Update every weight at this rate, and set the gradients back to zero."""
-        for optimizer, factor in self.parts:
+        for optimizer, factor in self.optimizers:
             for group in optimizer.param_groups:
                 if isinstance(group["lr"], Tensor):
                     group["lr"].fill_(rate * factor)
@@ -62,9 +145,9 @@ class Optimizer:
         self.update()
 
     def _update(self) -> None:
-        for optimizer, _ in self.parts:
+        for optimizer, _ in self.optimizers:
             optimizer.step()
-            # Kept in place: a captured graph adds to the same memory at every step.
+            # In place: a captured graph adds to the same memory at every step.
             optimizer.zero_grad(set_to_none=False)
 
     def _norm(self) -> Tensor:
@@ -76,52 +159,36 @@ class Optimizer:
             torch.nn.utils.clip_grads_with_norm_(weights, self.clip_norm, norm, foreach=True)
         return norm
 
-    def _rate(self) -> float | Tensor:
-        """On a GPU a number that stays where it is, for the captured update to read."""
-        return torch.zeros((), device=self.device) if self.device.type == "cuda" else 0.0
-
     def _capture(self) -> None:
         """An update is hundreds of small kernels: on a GPU they are captured, and replayed as one."""
-        self.gradient_norm = Replayed(self._norm, self.device)
-        self.update = Replayed(self._update, self.device)
+        self.gradient_norm = Replayed(self._norm, self.captured)
+        self.update = Replayed(self._update, self.captured)
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is remembered from step to step, as named tensors: 'exp_avg/decoder.0…'."""
         return {
             f"{key}/{name}": value
             for name, parameter in self.parameters.items()
-            for optimizer, _ in self.parts
+            for optimizer, _ in self.optimizers
             for key, value in optimizer.state.get(parameter, {}).items()
+            if isinstance(value, Tensor)
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         for key_and_name, value in tensors.items():
             key, _, name = key_and_name.partition("/")
             parameter = self.parameters[name]
-            for optimizer, _ in self.parts:
+            for optimizer, _ in self.optimizers:
                 if any(parameter is own for group in optimizer.param_groups for own in group["params"]):
                     # Adam's step counter stays where torch keeps it: with the parameter when fused.
                     optimizer.state[parameter][key] = value.to(parameter.device).clone()
         self._capture()
 
 
-def matrices_of_blocks(model: nn.Module) -> list[nn.Parameter]:
-    """The weights of the linear maps inside the blocks; a map to a single number is a vector."""
-    blocks = [module for module in model.modules() if isinstance(module, Block)]
-    others = {id(weight) for weight in no_maps(model)}
-    weights = [weight for block in blocks for weight in block.parameters() if id(weight) not in others]
-    return [weight for weight in weights if weight.dim() == 2 and min(weight.shape) > 1]
+def blocks(model: nn.Module) -> list[Block]:
+    return [module for module in model.modules() if isinstance(module, Block)]
 
 
-def no_maps(model: nn.Module) -> list[nn.Parameter]:
-    """Weights that have the shape of a matrix but map nothing to anything."""
-    found: list[nn.Parameter] = []
-    for module in model.modules():
-        if isinstance(module, ImplicitFilter):
-            found += module.parameters()
-        elif isinstance(module, WindowAttention):
-            found.append(module.table)
-        elif isinstance(module, PatchEmbedding):
-            places = (module.class_token_1D, module.registers_ED, module.positions_RSD)
-            found += [weight for weight in places if weight is not None]
-    return found
+def no_decay(model: nn.Module) -> list[nn.Parameter]:
+    """The weights that modules say are not linear maps."""
+    return [weight for module in model.modules() if hasattr(module, "no_decay") for weight in module.no_decay()]

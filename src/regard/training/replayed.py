@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-WARM_UP = 3  # calls in which libraries choose their kernels and all memory is taken
+WARM_UP = 3  # calls in which libraries choose their kernels and all memory is allocated
 
 Result = TypeVar("Result")
 
@@ -18,14 +18,15 @@ Result = TypeVar("Result")
 class Replayed(Generic[Result]):
     """`function` takes nothing, and works on tensors that stay where they are; so does what it returns."""
 
-    def __init__(self, function: Callable[[], Result], device: torch.device):
-        self.function, self.on_gpu = function, device.type == "cuda"
+    def __init__(self, function: Callable[[], Result], captured: bool = True):
+        """`captured`: False to call the function as it is every time."""
+        self.function, self.captured = function, captured
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self.result: Result
 
     def __call__(self) -> Result:
-        if not self.on_gpu or self.calls < WARM_UP:
+        if not self.captured or self.calls < WARM_UP:
             self.calls += 1
             return self.function()
         if self.graph is None:

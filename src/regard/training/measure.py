@@ -1,0 +1,72 @@
+"""Measuring a loss: how surprised a model is by data that it was not trained on, and how often it is right.
+
+loss = −1/n Σ log p(y)          perplexity = e^loss          over the n targets of all batches
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.hardware import Hardware
+from regard.training.loss import AnyBatch, cross_entropy
+
+LARGEST_EXPONENT = 700.0  # e to more than that is no float
+
+
+@dataclass(frozen=True)
+class Measured:
+    total: float  # cross-entropy in nats, summed
+    targets: int
+    right: int  # targets that the model finds likeliest
+    rows: int  # with a target
+    right_rows: int  # of which the model finds every target likeliest
+
+    @property
+    def loss(self) -> float:
+        """Nats per target."""
+        return self.total / max(self.targets, 1)
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.loss, LARGEST_EXPONENT))
+
+    @property
+    def accuracy(self) -> float:
+        """Percent of the targets."""
+        return 100 * self.right / max(self.targets, 1)
+
+    @property
+    def whole(self) -> float:
+        """Percent of the rows."""
+        return 100 * self.right_rows / max(self.rows, 1)
+
+
+@torch.inference_mode()
+def measure(
+    model: nn.Module, batches: Iterable[AnyBatch], logits_of: Callable[[AnyBatch], Tensor], hardware: Hardware
+) -> Measured:
+    """Over all targets of all batches. `logits_of` gets a batch on the device; nothing is smoothed or dropped."""
+    model.eval()
+    total, counts = 0.0, torch.zeros(4, dtype=torch.long)
+    for batch in batches:
+        on_device = batch.to(hardware.device)
+        with hardware.autocast():
+            logits = logits_of(on_device)
+        total += cross_entropy(logits, on_device.labels, ignore=batch.nothing).item()
+        counts += _count(logits.argmax(-1), on_device.labels, batch.nothing)
+    targets, right, rows, right_rows = counts.tolist()
+    return Measured(total, targets, right, rows, right_rows)
+
+
+def _count(guesses: Tensor, labels: Tensor, nothing: int) -> Tensor:
+    """Targets, targets guessed, rows with a target, and rows with every target guessed."""
+    real_BX = (labels != nothing).view(len(labels), -1)
+    right_BX = real_BX & (guesses.view(real_BX.shape) == labels.view(real_BX.shape))
+    asked_B = real_BX.any(1)
+    whole_B = asked_B & (right_BX == real_BX).all(1)
+    return torch.stack([real_BX.sum(), right_BX.sum(), asked_B.sum(), whole_B.sum()]).cpu()
