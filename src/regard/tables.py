@@ -1,6 +1,7 @@
 """Tables as text: for a terminal, laid out by rich, and in Markdown.
 
-`align` has one sign for each column: < for text, > for numbers. Without it, the first column is text.
+`align` has one sign for each column: < for text, > for numbers. Without it, the first column is text. A table may have
+no head.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def text_table(head: Row, rows: Sequence[Row], align: str = "") -> str:
     """Columns without lines; on a terminal text is wrapped to fit, anywhere else nothing is."""
     align = align or _default(head)
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=bool(head))
+    head = head or [""] * len(align)
     for name, side in zip(head, align, strict=True):
         table.add_column(Text(name), justify="left" if side == "<" else "right", no_wrap=side == ">", overflow="fold")
     for row in rows:

@@ -93,10 +93,11 @@ def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):
 
 
 def test_a_completed_image_stands_beside_what_was_given_and_what_was_kept(tmp_path):
-    given, completed = random_images(2, 100, 100, 1), random_images(6, 100, 100, 1).reshape(2, 3, 100, 100, 1)
+    given, completed = random_images(2, 100, 100, 1), 255 - random_images(6, 100, 100, 1).reshape(2, 3, 100, 100, 1)
     save_completions(list(given), completed, kept_rows=40, path=tmp_path / "grid.png")
-    picture = read(tmp_path / "grid.png")
-    kept = np.concatenate([completed[0, 0, :40], np.full((60, 100, 1), 128)])
-    row = [find(picture, image) for image in (given[0], kept, *completed[0])]
-    assert row == [(GAP + n * (100 + GAP), GAP + LINE) for n in range(5)]
-    assert find(picture, given[1])[0] == row[0][0] and find(picture, completed[1, 2])[0] == row[-1][0]
+    picture = read(tmp_path / "grid.png")[..., :1]
+    for row in range(2):
+        kept = np.concatenate([completed[row, 0, :40], np.full((60, 100, 1), 128)])
+        for column, image in enumerate([given[row], kept, *completed[row]]):
+            x, y = GAP + column * (100 + GAP), GAP + LINE + row * (100 + GAP + LINE)
+            assert (picture[y : y + 100, x : x + 100] == image).all()

@@ -12,8 +12,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from regard.errors import RegardError
-from regard.explain.image_maps import MOST_HEADS, MOST_LAYERS, columns_for, draw_image_maps, draw_maps, left_out
-from regard.explain.rollout import AttentionMaps
+from regard.explain import image_maps
+from regard.explain.image_maps import MOST_HEADS, columns_for, draw_image_maps, draw_maps, left_out
+from regard.explain.rollout import AttentionMaps, attention_maps
+from regard.models.vision import VisionTransformer
+from regard.settings import ImageModel
 
 
 def maps_of(heads: Sequence[int]) -> AttentionMaps:
@@ -65,12 +68,13 @@ def test_what_is_left_out_is_said_and_what_is_not_is_not():
     assert left_out([20, *[4] * 24]) == "drawn: the last 24 of 25 layers"
 
 
-def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_the_title_says_so(drawn):
-    found = written(drawn([MOST_HEADS + 4] * (MOST_LAYERS + 2)))
-    assert f"the last {MOST_LAYERS} of {MOST_LAYERS + 2} layers, {MOST_HEADS} of {MOST_HEADS + 4} heads" in found[0]
-    layers = [text for text in found if text.startswith("layer")]
-    assert layers == [f"layer {number}" for number in range(3, MOST_LAYERS + 3)]
-    assert found.count(f"head {MOST_HEADS}") == MOST_LAYERS and f"head {MOST_HEADS + 1}" not in found
+def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_the_title_says_so(drawn, monkeypatch):
+    monkeypatch.setattr(image_maps, "MOST_LAYERS", 3)
+    monkeypatch.setattr(image_maps, "MOST_HEADS", 2)
+    texts = written(drawn([6] * 5))
+    assert "the last 3 of 5 layers, 2 of 6 heads" in texts[0]
+    assert [text for text in texts if text.startswith("layer")] == ["layer 3", "layer 4", "layer 5"]
+    assert texts.count("head 2") == 3 and "head 3" not in texts
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 16), (16, 8), (4, 16), (24, 8)])
@@ -140,3 +144,12 @@ def test_a_model_without_attention_is_refused(tmp_path):
     with pytest.raises(RegardError, match="The model has none"):
         draw_image_maps(torch.nn.Linear(8, 8), torch.zeros(1, 8, 8), black(8, 8), "3.png", tmp_path / "map.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_maps_of_a_model_are_those_of_its_rollout(tmp_path, saved_figures):
+    torch.manual_seed(1)
+    model = VisionTransformer(ImageModel(layers=2, width=16, heads=2, feedforward=16, patch=4), 8, 8, 1, 3).eval()
+    image_CHW = torch.randn(1, 8, 8)
+    maps = draw_image_maps(model, image_CHW, black(8, 8), "3.png: 3", tmp_path / "map.png")
+    torch.testing.assert_close(maps.rollout_RS, attention_maps(model, image_CHW).rollout_RS)
+    assert written(saved_figures[-1]).count("head 2") == 2

@@ -1,46 +1,39 @@
-"""Figures of a model's own weights: its position codes, its convolutions; and of what mixers cost."""
+"""Figures of a model's own weights: its position codes, its convolutions; of its layers; and of what mixers cost."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from regard import registry
 from regard.errors import RegardError
 from regard.explain.convolutions import draw_convolutions
 from regard.explain.costs import draw_costs
 from regard.explain.positions import draw_positions
+from regard.explain.probe import draw_probe
+from regard.settings import SequenceModel
 
 CPU = torch.device("cpu")
 
 
-class Codes(nn.Module):
-    """Positions as `layers.positions` has them."""
-
-    rotates = False
-
-    def __init__(self, size: float):
-        super().__init__()
-        self.size = size
-
-    def code(self, positions_BT: Tensor) -> Tensor:
-        return self.size * positions_BT[..., None] * torch.ones(6)
+def positions(name: str) -> nn.Module:
+    return registry.load("positions", name)(SequenceModel(width=6, heads=1, max_positions=20))
 
 
-class Rotation(nn.Module):
-    rotates = True
+@pytest.mark.parametrize(("name", "longest", "count"), [("learned", 20, 20), ("sinusoidal", 1000, 100)])
+def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count, tmp_path, saved_figures):
+    encoding = positions(name)
+    assert draw_positions(encoding, name, longest, CPU, tmp_path / "positions.png") == count
+    axis = saved_figures[-1].axes[0]
+    codes_TD = encoding.code(torch.arange(count)).detach()
+    torch.testing.assert_close(torch.as_tensor(axis.images[0].get_array()), codes_TD)
+    assert axis.images[0].get_clim() == pytest.approx((-codes_TD.abs().max(), codes_TD.abs().max()))
+    assert axis.get_title() == f"Position encodings: {name}"
 
 
-def test_every_position_is_a_row_and_every_channel_a_column(tmp_path, saved_figures):
-    for longest, count in ((20, 20), (1000, 100)):
-        assert draw_positions(Codes(0.5), "mine", longest, CPU, tmp_path / "positions.png") == count
-        [image] = saved_figures[-1].axes[0].images
-        assert image.get_array().shape == (count, 6) and image.get_clim() == (-(count - 1) / 2, (count - 1) / 2)
-        assert saved_figures[-1].axes[0].get_title() == "Position encodings: mine"
-
-
-@pytest.mark.parametrize(("positions", "why"), [(Codes(0.0), "It has no positions"), (Rotation(), "turns queries")])
-def test_a_model_that_adds_no_codes_is_refused(positions, why, tmp_path):
+@pytest.mark.parametrize(("name", "why"), [("none", "It has no positions"), ("rotary", "rotates queries and keys")])
+def test_a_model_that_adds_no_codes_is_refused(name, why, tmp_path):
     with pytest.raises(RegardError, match=why):
-        draw_positions(positions, "none", 20, CPU, tmp_path / "positions.png")
+        draw_positions(positions(name), name, 20, CPU, tmp_path / "positions.png")
     assert not list(tmp_path.iterdir())
 
 
@@ -77,3 +70,11 @@ def test_a_mixer_has_one_colour_in_all_panels_and_each_way_to_decode_it_a_style(
     assert [line.get_label() for line in time.lines] == ["a  T^1.3", "b-c"]
     assert [(line.get_color(), line.get_linestyle()) for line in token.lines] == [("C1", "-"), ("C1", "--")]
     assert time.lines[1].get_color() == "C1" != time.lines[0].get_color()
+
+
+def test_a_probe_is_drawn_with_its_best_layer_and_what_guessing_gives(tmp_path, saved_figures):
+    layers = [{"layer": layer, "accuracy": accuracy} for layer, accuracy in enumerate((20.0, 70.5, 50.0))]
+    draw_probe({"layers": layers, "commonest_class": 15.0, "best_layer": 1}, tmp_path / "probe.png", "title")
+    [axis] = saved_figures[-1].axes
+    assert [line.get_ydata().tolist() for line in axis.lines[:1]] == [[20.0, 70.5, 50.0]]
+    assert axis.lines[1].get_ydata() == [15.0, 15.0] and [text.get_text() for text in axis.texts] == ["70.5"]

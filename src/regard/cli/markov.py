@@ -17,7 +17,7 @@ def markov(
     ] = None,
     order: Annotated[str, typer.Option(help="1, 2 or skip.")] = "1",
     mask: Annotated[bool, typer.Option("--mask", help="With skips: cross out the votes that tell nothing.")] = False,
-    after: Annotated[str | None, typer.Option(help="Guess the word after these.")] = None,
+    after: Annotated[str | None, typer.Option(help="Predict the word after these.")] = None,
     samples: Annotated[int | None, typer.Option(help="Draw this many sentences.")] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed draws others; 0 if left out.")] = None,
     score: Annotated[Path | None, typer.Option(help="A text to score: bits per word and perplexity.")] = None,
@@ -28,11 +28,11 @@ def markov(
     """Show what came before attention: Markov chains.
 
     Counts what follows a word (order 1), two words (2), or any earlier word and the latest one (skip). With
-    skips and --mask, the guess is attention, and is shown as its product of matrices.
+    skips and --mask, the prediction is attention, and is shown as its product of matrices.
 
     regard markov --example 3 --order skip --mask --after "check the program log and find out whether it ran"
     """
-    from regard.explain.markov import describe
+    from regard.cli.chains import describe
 
     content, shown = describe(file, example, order, mask, after, samples, seed, score, rows)
     show(content, as_json, lambda _: shown)

@@ -175,9 +175,9 @@ def _notes(metric: str, differences: Sequence[dict[str, Any]]) -> list[str]:
             f"{pair['worse']} by {_short(pair['by'])} ({_chance(pair['p'])})" for pair in own if pair["beyond_noise"]
         ]
         alike = [f"{pair['worse']} ({_chance(pair['p'])})" for pair in own if not pair["beyond_noise"]]
-        said = [f"better {metric.replace('_', ' ')} than {', '.join(real)}"] if real else []
-        said += [f"no clear difference from {', '.join(alike)}"] if alike else []
-        notes.append(f"{name}: {'; '.join(said)}.")
+        remarks = [f"better {metric.replace('_', ' ')} than {', '.join(real)}"] if real else []
+        remarks += [f"no clear difference from {', '.join(alike)}"] if alike else []
+        notes.append(f"{name}: {'; '.join(remarks)}.")
     if len(tested) > 3:
         notes.append(f"{len(differences)} pairs were compared; noise alone makes one pair in twenty look different.")
     return notes

@@ -55,13 +55,16 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str], boo
         samples = BOOTSTRAP_SAMPLES if bootstrap and len(hypotheses) > 1 else 1
         try:
             result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples)
-            interval = (result._mean - result._ci, result._mean + result._ci) if samples > 1 else None
+            interval = _around(result._mean, result._ci) if samples > 1 else None
         except TypeError:  # sacreBLEU cannot average when some samples score nothing at all
             metric = make()
             result, interval = metric.corpus_score(list(hypotheses), [list(references)]), None
-        low_high = None if interval is None else (float(interval[0]), float(interval[1]))
-        scores.append(Score(name, float(result.score), low_high, str(metric.get_signature())))
+        scores.append(Score(name, float(result.score), interval, str(metric.get_signature())))
     return scores
+
+
+def _around(mean: float, half_width: float) -> tuple[float, float]:
+    return float(mean - half_width), float(mean + half_width)
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

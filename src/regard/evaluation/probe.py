@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from regard.tables import text_table
 ITERATIONS = 300
 
 Features = Sequence[NDArray[np.float32]]  # of each layer: [N, D]
-Batch = TypeVar("Batch")
 
 
 def probe_layers(
@@ -67,24 +66,29 @@ def probe_table(result: dict[str, Any]) -> str:
 
 
 @torch.inference_mode()
-def layer_features(
-    layers: Iterable[nn.Module], batches: Iterable[Batch], run: Callable[[Batch], object]
-) -> list[NDArray[np.float32]]:
-    """The mean over positions of what each layer gives, [N, D], while `run` computes batch after batch."""
-    means: list[list[NDArray[np.float32]]] = []
+def layer_features(layers: Iterable[nn.Module], passes: Iterable[object]) -> list[NDArray[np.float32]]:
+    """The mean over positions of what each layer gives, [N, D], while each of `passes` runs the model on a batch."""
+    features: list[list[NDArray[np.float32]]] = []
+    handles = []
 
-    def note(layer: nn.Module, inputs: object, output_BTD: Tensor) -> None:
-        means[-1].append(output_BTD.float().mean(1).cpu().numpy())
+    def watch(layer: nn.Module) -> None:
+        means: list[NDArray[np.float32]] = []
+        features.append(means)
+        handles.append(layer.register_forward_hook(lambda *call: means.append(_mean(call[-1]))))
 
-    handles = [layer.register_forward_hook(note) for layer in layers]
     try:
-        for batch in batches:
-            means.append([])
-            run(batch)
+        for layer in layers:
+            watch(layer)
+        for _ in passes:
+            pass
     finally:
         for handle in handles:
             handle.remove()
-    return [np.concatenate(of_layer) for of_layer in zip(*means, strict=True)]
+    return [np.concatenate(means) for means in features]
+
+
+def _mean(output_BTD: Tensor) -> NDArray[np.float32]:
+    return output_BTD.float().mean(1).cpu().numpy()
 
 
 def probe(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,9 +30,9 @@ def draw_costs(panels: Mapping[str, Curves], powers: Mapping[str, Mapping[str, s
     save(figure, path)
 
 
-def _styles(names: Iterable[str]) -> dict[str, dict[str, str]]:
+def _styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """A mixer has one colour in all panels; other ways to decode it, "mixer-way", are broken lines of that colour."""
-    styles: dict[str, dict[str, str]] = {}
+    styles: dict[str, dict[str, Any]] = {}
     ways: dict[str, list[str]] = {}
     for name in names:
         mixer = next((known for known in ways if name.startswith(f"{known}-")), name)
@@ -44,7 +45,7 @@ def _styles(names: Iterable[str]) -> dict[str, dict[str, str]]:
     return styles
 
 
-def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping[str, Mapping[str, str]]) -> None:
+def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping[str, dict[str, Any]]) -> None:
     for name, points in curves.items():
         if points:
             label = f"{name}  {powers[name]}" if name in powers else name

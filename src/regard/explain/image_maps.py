@@ -15,13 +15,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.image_entries import shown
 from regard.errors import RegardError
 from regard.explain.figures import save
 from regard.explain.image_drawing import draw_image
 from regard.explain.rollout import AttentionMaps, attention_maps
+from regard.models.swin import Swin
+from regard.models.vision import VisionTransformer
 
 MOST_LAYERS = 24  # drawn; of a deeper model the last ones
 MOST_HEADS = 16
@@ -39,7 +41,7 @@ CHARACTER = 0.08  # of the title
 
 
 def draw_image_maps(
-    model: nn.Module, image_CHW: Tensor, pixels_HWC: NDArray[np.uint8], title: str, path: Path
+    model: VisionTransformer | Swin, image_CHW: Tensor, pixels_HWC: NDArray[np.uint8], title: str, path: Path
 ) -> AttentionMaps:
     """Where a classifier looked in an image, given as it is and scaled as the model takes it."""
     if not any(hasattr(module, "trace") for module in model.modules()):
@@ -48,7 +50,7 @@ def draw_image_maps(
             "The model has none: it mixes positions in another way.",
             'Choose a run with model.mixer = "attention".',
         )
-    maps = attention_maps(model, image_CHW)  # type: ignore[arg-type]
+    maps = attention_maps(model, image_CHW)
     draw_maps(pixels_HWC, maps, title, path)
     return maps
 

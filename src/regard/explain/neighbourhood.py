@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,16 +18,6 @@ from regard.data.word_vectors import WordVectors
 from regard.explain.figures import save
 
 ROUNDS = 200  # in which labels are moved apart
-
-
-def look_up(vectors: WordVectors, words: Sequence[str], analogies: Sequence[str], count: int) -> list[dict[str, Any]]:
-    """The nearest words of each of these, and of the sums in `analogies` ("king-man+woman")."""
-    asked = [(word, vectors.nearest(word, count)) for word in words]
-    asked += [(expression, vectors.analogy(expression, count)) for expression in analogies]
-    return [
-        {"asked": what, "nearest": [{"word": word, "similarity": similarity} for word, similarity in nearest]}
-        for what, nearest in asked
-    ]
 
 
 def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, per_word: int = 10) -> None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
 from regard.errors import RegardError
 from regard.explain.figures import save
+from regard.layers.positions import Positions
 
 POSITIONS = 100  # drawn at most
 
 
 @torch.inference_mode()
-def draw_positions(positions: Any, name: str, longest: int, device: torch.device, path: Path) -> int:
+def draw_positions(positions: Positions, name: str, longest: int, device: torch.device, path: Path) -> int:
     """One row per position, one column per channel; returns how many positions are drawn.
 
-    `positions` is a class of `layers.positions`, registered as `name`, in a model for sequences up to `longest`.
+    `positions` are registered as `name`, in a model for sequences up to `longest`.
     """
     count = min(POSITIONS, longest)
-    rotates = getattr(positions, "rotates", False)
-    codes_TD = None if rotates else positions.code(torch.arange(count, device=device)[None])[0].float().cpu()
-    if codes_TD is None or not codes_TD.any():
-        why = "It turns queries and keys instead." if rotates else "It has no positions."
+    codes_TD = positions.code(torch.arange(count, device=device)).float().cpu()
+    if not codes_TD.any():
+        why = "It rotates queries and keys instead." if type(positions).rotate else "It has no positions."
         raise RegardError(f'The model adds no position encoding (positions = "{name}").', why, "Choose another run.")
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axis = figure.subplots()
