@@ -130,9 +130,7 @@ class ImageTask(Task[I]):
 
         splits = self.splits()
         with console.progress(0, "linear classifiers"):
-            result = probe_layers(
-                self._layer_features, splits.train, splits.test, self.settings.seed, train, test
-            )
+            result = probe_layers(self._layer_features, splits.train, splits.test, self.settings.seed, train, test)
         name = self.folder.path.name
         draw_probe(result, output, f"A linear classifier on each layer of {name}")
         return result

@@ -144,8 +144,8 @@ class Language(RunningText[LanguageSettings]):
 
     def validate(self, step: int) -> dict[str, float]:
         """Also writes how the model continues the first words of the validation text."""
-        from regard.decoding.generate import generate
         from regard.data.tokenizers import END
+        from regard.decoding.generate import generate
 
         metrics = super().validate(step)
         prompt = self.ids.valid[:SAMPLE_PROMPT].astype(int).tolist()
