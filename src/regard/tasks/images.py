@@ -139,8 +139,7 @@ class ImageTask(Task[I]):
         """What each layer makes of each image, the mean of its tokens: [N, D] of the embedding, then of each block."""
         from regard.evaluation.probe import layer_features
 
-        # Every pass is computed when it is asked for: nothing is left to run.
-        return layer_features(self._layers, self._forward_passes(pixels_NHWC), lambda output: output)
+        return layer_features(self._layers, self._forward_passes(pixels_NHWC))
 
     @property
     def _layers(self) -> list[nn.Module]:

@@ -274,7 +274,7 @@ class Language(RunningText[LanguageSettings]):
 
         Returns how far the worst layer's filters are off, ‖h − ĥ‖ / ‖h‖.
         """
-        layers = [module for module in self.model.modules() if hasattr(module, "distil")]
+        layers: list[Any] = [module for module in self.model.modules() if hasattr(module, "distil")]
         most = max((layer.most_modes(self.context) for layer in layers), default=0)
         if not layers:
             raise UsageError(

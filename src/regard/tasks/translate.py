@@ -301,12 +301,6 @@ class Translate(Task[TranslateSettings]):
             positions, model = self.model.source_embedding.positions, self.settings.model
             count = draw_positions(positions, model.positions, model.max_positions, self.hardware.device, output)
             return {"positions": model.positions, "shown": count}
-        if self.settings.model.cross == "none":
-            raise RegardError(
-                "This translator looks at nothing while it writes.",
-                'It has cross = "none": only the last state of the encoder passes.',
-                "Choose a run with another cross.",
-            )
         traced = self.traced(text, target)
         draw_alignment(traced, output) if what == "alignment" else draw_attention(traced, output)
         return {"source": text, "translation": traced.text}
