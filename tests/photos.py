@@ -6,12 +6,10 @@ import io
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from regard.settings import DataSettings, ImageSettings
 from regard.data.image_cache import Images, ImageSplits, image_splits
-from regard.errors import RegardError
+from regard.settings import ImageData, ImageSettings
 
 SETTINGS = ImageSettings(size=4)
 
@@ -33,8 +31,8 @@ class Photos:
             Image.fromarray(pixels(number)).save(self.folder / where / f"{number}.png")
         return self
 
-    def data(self, **changes) -> DataSettings:
-        return DataSettings(**{"root": str(self.folder), "cache": str(self.cache), "images": "."} | changes)
+    def data(self, **changes) -> ImageData:
+        return ImageData(**{"root": str(self.folder), "cache": str(self.cache), "images": "."} | changes)
 
     def splits(self, settings: ImageSettings = SETTINGS, **changes) -> ImageSplits:
         return image_splits(self.data(**changes), settings)
@@ -45,13 +43,6 @@ class Photos:
 
 def numbers(images: Images) -> list[int]:
     return [int(Path(name).stem) for name in images.names]
-
-
-def error_of(act, *arguments, **values) -> RegardError:
-    with pytest.raises(RegardError) as caught:
-        act(*arguments, **values)
-    assert all(part.strip() for part in (caught.value.what, caught.value.why, caught.value.fix))
-    return caught.value
 
 
 def spoil(folder: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from regard.settings import TASKS, Config, Settings
 from regard.errors import RegardError, UsageError, did_you_mean
 from regard.recipes import STARTERS, from_toml, recipe_names, recipe_summary, resolve, starter_recipe, to_toml, validate
+from regard.settings import TASKS, Config, Settings
 
 SECTIONS = {
     name: field.annotation

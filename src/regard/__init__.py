@@ -13,28 +13,29 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.errors import RegardError
-
-if TYPE_CHECKING:
-    from regard.settings import Task
 
 __version__ = "0.1.0"
 __all__ = ["RegardError", "classify", "evaluate", "generate", "load", "train", "translate"]
 
-# Between two operations torch's CPU threads wait for each other by turning in a circle, by default for so long that
-# a training beside another busy program gets several times slower. Must be set before torch is loaded.
+# Between two operations torch's CPU threads wait for each other by spinning, by default for so long that a
+# training beside another busy program gets several times slower. Must be set before torch is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 # The functions import what they need when called, so that `import regard` and `regard --help` are quick.
 
 
-def load(run: str | Path, device: str = "auto") -> Any:
-    """A trained model from its run folder: what it can do depends on its task (see `regard.runs`)."""
-    from regard.runs import open_run
+def load(
+    run: str | Path, device: str = "auto", data: str | Path | None = None, plugins: Sequence[str | Path] = ()
+) -> Any:
+    """A trained run from its folder: an object of its task (see `regard.tasks`), ready to use."""
+    from regard import registry
+    from regard.run import load as load_run
 
-    return open_run(run, device)
+    registry.load_plugins(plugins)
+    return load_run(run, device, data)
 
 
 def train(
@@ -45,47 +46,49 @@ def train(
     resume: bool = False,
     start_from: str | Path | None = None,
     embeddings: str | Path | None = None,
+    plugins: Sequence[str | Path] = (),
 ) -> Path:
     """Train a recipe (a name, a .toml file or a run folder) and return the run folder."""
-    from regard.experiment import train as run_recipe
+    from regard import registry
+    from regard.run import train as train_recipe
 
-    return run_recipe(
+    registry.load_plugins(plugins)
+    return train_recipe(
         recipe, overrides, out=out, data=data, resume=resume, start_from=start_from, embeddings=embeddings
     )[0]
 
 
 def translate(run: str | Path, sentences: Sequence[str], **decoding: Any) -> list[str]:
     """Translate sentences with a trained translator."""
-    _must_be(run, "translate")
-    found: list[str] = load(run).translate(sentences, **decoding)
-    return found
+    translations: list[str] = _load(run, "translate").translate(sentences, **decoding)
+    return translations
 
 
 def generate(run: str | Path, prompts: str | Sequence[str] = "", **decoding: Any) -> list[str]:
     """Continue prompts with a trained language model."""
-    _must_be(run, "language")
-    found: list[str] = load(run).generate(prompts, **decoding)
-    return found
+    texts: list[str] = _load(run, "generate").generate(prompts, **decoding)
+    return texts
 
 
 def classify(run: str | Path, examples: Sequence[str]) -> list[str]:
     """The label of each text, or of the image in each file, by a trained classifier."""
-    _must_be(run, "classify-text", "classify-image")
-    found = []
-    for example, guess in zip(examples, load(run).classify(examples), strict=True):
+    labels = []
+    for example, guess in zip(examples, _load(run, "classify").classify(examples), strict=True):
         if isinstance(guess, str):
-            raise RegardError(f"The image '{example}' cannot be read.", guess, "Mend it, or leave it out.")
-        found.append(guess.label)
-    return found
+            raise RegardError(f"The image '{example}' cannot be read.", guess, "Repair it, or leave it out.")
+        labels.append(guess.label)
+    return labels
 
 
 def evaluate(run: str | Path, **options: Any) -> dict[str, float]:
     """Score a run on its held-out data: {"bleu": …} or {"loss": …} or {"accuracy": …}."""
-    found: dict[str, float] = load(run).evaluate(**options).metrics
-    return found
+    metrics: dict[str, float] = load(run).evaluate(**options).metrics
+    return metrics
 
 
-def _must_be(run: str | Path, *tasks: Task) -> None:
-    from regard.kinds import must_be
+def _load(run: str | Path, ability: str) -> Any:
+    from regard.run import load_weights, open_run, require
 
-    must_be(Path(run), *tasks)
+    task = open_run(run)
+    require(task, ability)
+    return load_weights(task)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class RegardError(Exception):
-    """A mistake that the user can mend. Printed as three short lines, without a traceback."""
+    """A mistake that the user can correct. Printed as three short lines, without a traceback."""
 
     exit_code = 1
 
@@ -20,6 +20,10 @@ class UsageError(RegardError):
     """A mistake in the command or in a recipe, found before any work is done."""
 
     exit_code = 2
+
+
+class Interrupted(Exception):
+    """Work was asked to stop, and has saved its state; says how to continue."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,10 +1,14 @@
-"""Files that are whole or not there at all."""
+"""Files that are complete or not there at all."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from regard.errors import RegardError
 
 
 def sha256(path: Path) -> str:
@@ -30,3 +34,12 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path, remedy: str = "Choose a writable path.") -> Iterator[None]:
+    """Failing to write becomes an error that says which file."""
+    try:
+        yield
+    except OSError as error:
+        raise RegardError(f"Cannot write '{path}'.", f"{error}", remedy) from None

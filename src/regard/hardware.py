@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.settings import SystemSettings
 from regard.errors import RegardError
+from regard.settings import SystemSettings
 
 STEPS_WORTH_COMPILING = 1000
 
@@ -33,7 +34,7 @@ class Hardware:
         if device.type == "cuda":
             if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
                 raise RegardError(
-                    f"system.device = '{settings.device}' is not there.",
+                    f"system.device = '{settings.device}' is not available.",
                     f"torch sees {torch.cuda.device_count()} CUDA device(s) on this machine.",
                     'Set system.device to "auto" or "cpu".',
                 )
@@ -100,6 +101,18 @@ def peak_memory(device: torch.device) -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextlib.contextmanager
+def memory_errors(what: str, remedy: str) -> Iterator[None]:
+    """Running out of memory becomes an error that says with what, and what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        why = str(error).partition("\n")[0][:200] or "The machine has no more to give."
+        raise RegardError(f"Out of memory {what}.", why, remedy) from None
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -7,10 +7,11 @@ import tarfile
 import numpy as np
 import pytest
 
-from image_places import mnist, tar, write
-from photos import SETTINGS, error_of, numbers, pixels, spoil
-from regard.settings import DataSettings
+from expect import error_of
+from image_sources import mnist, tar, write
+from photos import SETTINGS, numbers, pixels, spoil
 from regard.data.image_cache import image_splits, must_have_classes
+from regard.settings import ImageData
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -27,7 +28,7 @@ def test_bad_images_are_skipped_and_named(photos, tmp_path, packed):
         assert sorted(numbers(splits.train)) == list(range(20))
         assert sorted(splits.skipped) == [
             "dog/half.jpg: It is damaged or cut short.",
-            "dog/text.png: It is no image of a known form (PNG, JPEG, BMP, GIF, WEBP, TIFF, PPM).",
+            "dog/text.png: It is not an image of a known form (PNG, JPEG, BMP, GIF, WEBP, TIFF, PPM).",
         ]
 
 
@@ -52,7 +53,7 @@ def test_idx_images_without_their_labels_name_the_file_that_is_looked_for(tmp_pa
     files = mnist(12, 5)
     del files["train-labels-idx1-ubyte"]
     place = tar(tmp_path / "digits.tar", files) if packed else write(tmp_path / "digits", files)
-    data = DataSettings(images=str(place), cache=str(tmp_path / "cache"))
+    data = ImageData(images=str(place), cache=str(tmp_path / "cache"))
     error = error_of(image_splits, data, SETTINGS)
     assert error.what == f"None of the 12 training images in '{place.name}' has a label."
     assert "train-images-idx3-ubyte #0" in error.why and "there is no 'train-labels-idx1-ubyte'" in error.why
@@ -61,7 +62,7 @@ def test_idx_images_without_their_labels_name_the_file_that_is_looked_for(tmp_pa
 def test_idx_images_of_the_test_without_labels_are_left_out(tmp_path):
     files = mnist(12, 5)
     del files["t10k-labels-idx1-ubyte"]
-    data = DataSettings(images=str(write(tmp_path / "digits", files)), cache=str(tmp_path / "cache"))
+    data = ImageData(images=str(write(tmp_path / "digits", files)), cache=str(tmp_path / "cache"))
     splits = image_splits(data, SETTINGS)
     assert len(splits.skipped) == 5 and all("no 't10k-labels-idx1-ubyte'" in line for line in splits.skipped)
     assert all(name.startswith("train") for name in splits.test.names)
@@ -69,7 +70,7 @@ def test_idx_images_of_the_test_without_labels_are_left_out(tmp_path):
 
 def test_idx_images_none_of_which_has_a_label_name_the_file_too(tmp_path):
     files = {name: content for name, content in mnist(12, 5).items() if "images" in name}
-    data = DataSettings(images=str(write(tmp_path / "digits", files)), cache=str(tmp_path / "cache"))
+    data = ImageData(images=str(write(tmp_path / "digits", files)), cache=str(tmp_path / "cache"))
     error = error_of(must_have_classes, image_splits(data, SETTINGS))
     assert error.what.startswith("17 images have no label") and "'train-labels-idx1-ubyte'" in error.why
 

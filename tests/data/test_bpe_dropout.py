@@ -12,10 +12,10 @@ from functools import cache
 import pytest
 from tokenizers import Tokenizer, models
 
-from regard.settings import TokenizerSettings
 from regard.data.bpe_dropout import cut
 from regard.data.samples import english_german
 from regard.data.tokenizers import SPECIALS, TextTokenizer, train_tokenizer
+from regard.settings import TokenizerSettings
 
 SAMPLES = 6000
 Ranks = dict[tuple[int, int], tuple[int, int]]

@@ -1,16 +1,15 @@
-"""Batches for CBOW: pure, resumable, inside lines, with the right shares of words."""
-
-import itertools
+"""Batches for CBOW: contexts inside lines, and the right shares of words."""
 
 import numpy as np
 import pytest
 
-from regard.settings import EmbeddingSettings, TokenizerSettings
+from corpora import zipf_text
 from regard.data import cbow_batches
 from regard.data.batch import DataState
 from regard.data.cbow_batches import Lexicon, WordBatch, WordStream
 from regard.data.tokenizers import END, TextTokenizer, train_tokenizer
 from regard.errors import RegardError
+from regard.settings import EmbeddingSettings, TokenizerSettings
 
 
 def words_of(text: str, vocabulary: int = 1000) -> tuple[np.ndarray, TextTokenizer]:
@@ -18,25 +17,10 @@ def words_of(text: str, vocabulary: int = 1000) -> tuple[np.ndarray, TextTokeniz
     return np.array(tokenizer.encode([text])[0]), tokenizer
 
 
-def zipf_text(lines: int = 400, length: int = 25, words: int = 200, seed: int = 0) -> str:
-    generator = np.random.default_rng(seed)
-    shares = 1 / np.arange(1, words + 1)
-    drawn = generator.choice(words, (lines, length), p=shares / shares.sum())
-    return "\n".join(" ".join(f"w{word}" for word in line) for line in drawn)
-
-
 def stream_of(text: str, seed: int = 1, **settings: float) -> WordStream:
     ids, tokenizer = words_of(text)
-    lexicon = Lexicon.of(ids, tokenizer, minimum_count=1)
+    lexicon = Lexicon.from_text(ids, tokenizer, minimum_count=1)
     return WordStream(ids, lexicon, EmbeddingSettings(**{"words_per_batch": 512, **settings}), seed)
-
-
-def first(stream: WordStream, count: int, state: DataState | None = None) -> list[tuple[WordBatch, DataState]]:
-    return list(itertools.islice(stream.batches(state or DataState()), count))
-
-
-def same(one: WordBatch, other: WordBatch) -> bool:
-    return all(bool((a == b).all()) for a, b in zip(one.tensors(), other.tensors(), strict=True))
 
 
 @pytest.fixture
@@ -45,40 +29,9 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(cbow_batches, "BLOCK", 3000)
 
 
-def test_a_stream_is_a_pure_function_of_its_seed():
-    text = zipf_text()
-    one, again, other = first(stream_of(text), 5), first(stream_of(text), 5), first(stream_of(text, seed=2), 5)
-    assert all(same(a, b) for (a, _), (b, _) in zip(one, again, strict=True))
-    assert not same(one[0][0], other[0][0])
-
-
-@pytest.mark.parametrize("stop", [1, 4, 13, 37])
-def test_a_stream_goes_on_from_any_state_as_if_never_stopped(small_blocks, stop):
-    stream = stream_of(zipf_text())
-    whole = first(stream, stop + 6)
-    state = whole[stop - 1][1]
-    rest = first(stream_of(zipf_text()), 6, state)
-    assert all(same(a, b) for (a, _), (b, _) in zip(whole[stop:], rest, strict=True))
-    assert [state for _, state in whole[stop:]] == [state for _, state in rest]
-
-
-def test_epochs_differ():
-    stream = stream_of(zipf_text(), words_per_batch=32)
-    assert not same(next(stream.batches(DataState()))[0], next(stream.batches(DataState(epoch=1)))[0])
-
-
-def test_all_batches_have_one_shape(small_blocks):
-    batches = first(stream_of(zipf_text()), 60)
-    shapes = {tuple(tensor.shape for tensor in batch.tensors()) for batch, _ in batches}
-    assert len(shapes) == 1
-    assert batches[-1][1].epoch > 0
-    assert batches[0][0].labels_BT.numel() == 512
-    assert sum(batch.targets for batch, _ in batches) > 0.98 * 60 * 512
-
-
 def test_every_word_is_guessed_once_an_epoch_when_none_is_left_out(small_blocks):
     stream = stream_of(zipf_text(), subsample=0.0)
-    guessed = np.concatenate([batch.labels_BT.numpy().ravel() for batch in stream.one_epoch()])
+    guessed = np.concatenate([batch.labels.numpy().ravel() for batch in stream.in_order()])
     counts = np.bincount(guessed, minlength=len(stream.lexicon))
     np.testing.assert_array_equal(counts[1:], stream.lexicon.counts[1:])
 
@@ -100,10 +53,10 @@ def test_contexts_are_the_words_around_and_never_cross_a_line_or_document():
     ids, tokenizer = words_of("\n".join(lines), vocabulary=2000)
     ends = np.flatnonzero(["\n" in tokenizer.piece(token) for token in ids])
     ids[ends[::2]] = END  # every second line end becomes the end of a document
-    lexicon = Lexicon.of(ids, tokenizer, minimum_count=1)
+    lexicon = Lexicon.from_text(ids, tokenizer, minimum_count=1)
     stream = WordStream(ids, lexicon, EmbeddingSettings(window=3, subsample=0.0, words_per_batch=64), seed=1)
     seen = 0
-    for batch in stream.one_epoch():
+    for batch in stream.in_order():
         for word, context, (left, right) in contexts(batch, 3):
             line, place = map(int, lexicon.words[word][1:].split("n"))
             around = [*range(place - left, place), *range(place + 1, place + right + 1)]
@@ -114,13 +67,13 @@ def test_contexts_are_the_words_around_and_never_cross_a_line_or_document():
 
 def test_windows_shrink_evenly():
     stream = stream_of(" ".join(f"w{number % 50}" for number in range(20_000)), subsample=0.0)
-    left = np.concatenate([batch.left_BT.numpy().ravel() for batch in stream.one_epoch()])
+    left = np.concatenate([batch.left_BT.numpy().ravel() for batch in stream.in_order()])
     np.testing.assert_allclose(np.bincount(left, minlength=6)[1:] / len(left), np.full(5, 0.2), atol=0.015)
 
 
 def test_frequent_words_are_kept_at_the_rate_of_word2vec():
     stream = stream_of(zipf_text(lines=2000), subsample=0.01)
-    found = sum(np.bincount(b.labels_BT.numpy().ravel(), minlength=len(stream.lexicon)) for b in stream.one_epoch())
+    found = sum(np.bincount(b.labels.numpy().ravel(), minlength=len(stream.lexicon)) for b in stream.in_order())
     shares = stream.lexicon.counts[1:] / stream.lexicon.counts.sum()
     expected = np.minimum(np.sqrt(0.01 / shares) + 0.01 / shares, 1)
     rates = found[1:] / stream.lexicon.counts[1:]
@@ -131,7 +84,7 @@ def test_frequent_words_are_kept_at_the_rate_of_word2vec():
 
 def test_wrong_words_are_drawn_in_proportion_to_count_to_the_three_quarters():
     stream = stream_of(zipf_text(lines=4000), subsample=0.0)
-    wrong = np.concatenate([batch.wrong_BK.numpy().ravel() for batch in stream.one_epoch()])
+    wrong = np.concatenate([batch.wrong_BK.numpy().ravel() for batch in stream.in_order()])
     found = np.bincount(wrong, minlength=len(stream.lexicon)) / len(wrong)
     expected = stream.lexicon.counts**0.75 / (stream.lexicon.counts**0.75).sum()
     assert found[0] == 0
@@ -141,25 +94,25 @@ def test_wrong_words_are_drawn_in_proportion_to_count_to_the_three_quarters():
 def test_only_frequent_words_are_words():
     text = "king, king king! 42 42 42 rare\n(king) <end> ... ... ...\nking"
     ids, tokenizer = words_of(text, vocabulary=270)
-    lexicon = Lexicon.of(ids, tokenizer, minimum_count=3)
+    lexicon = Lexicon.from_text(ids, tokenizer, minimum_count=3)
     # "king" with and without the space before it is one word.
     assert lexicon.words == ["", "king", "42"]
     assert lexicon.counts.tolist() == [0, 5, 3]
-    kept = lexicon.of_token[ids]
+    kept = lexicon.word_of_token[ids]
     assert (kept == cbow_batches.SENTENCE_END).sum() == 2
 
 
 def test_unknown_words_spelled_in_bytes_are_no_words():
     _, tokenizer = words_of("one two one two\n")
     ids = np.array(tokenizer.encode(["one zebra two\none"])[0])
-    lexicon = Lexicon.of(ids, tokenizer, minimum_count=1)
+    lexicon = Lexicon.from_text(ids, tokenizer, minimum_count=1)
     assert sorted(lexicon.words) == ["", "one", "two"]
 
 
 def test_too_few_words_are_an_error_that_says_what_to_do():
     ids, tokenizer = words_of("one two three")
     with pytest.raises(RegardError, match="minimum_count"):
-        Lexicon.of(ids, tokenizer, minimum_count=5)
+        Lexicon.from_text(ids, tokenizer, minimum_count=5)
 
 
 def test_text_without_any_context_is_an_error():

@@ -7,10 +7,10 @@ import gzip
 import numpy as np
 import pytest
 
-from image_places import error_of, idx, listing, mnist, write
-from regard.settings import DataSettings
-from regard.data.image_sources import check_sources, found, place_of
+from image_sources import error_of_reading, idx, listing, mnist, write
+from regard.data.image_sources import check_sources, images_for, open_source
 from regard.errors import RegardError
+from regard.settings import ImageData
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -29,7 +29,7 @@ def test_a_folder_of_idx_files_is_divided_by_their_names(tmp_path, ending, below
 
 def test_the_pixels_of_idx_files_are_the_bytes_in_order(tmp_path):
     write(tmp_path, mnist())
-    _, images = found([place_of(tmp_path / "train-images-idx3-ubyte", DataSettings())], "train")
+    _, images = images_for([open_source(tmp_path / "train-images-idx3-ubyte", ImageData())], "train")
     pixels = np.stack([content for _, content in images])
     assert np.array_equal(pixels.ravel(), np.arange(60) % 10)
     assert pixels.shape == (3, 4, 5)
@@ -50,10 +50,10 @@ def test_an_idx_file_beside_its_gz_counts_once(tmp_path):
 
 def test_idx_files_may_have_colours_and_lack_labels(tmp_path):
     write(tmp_path, {"x-images-idx4-ubyte": idx(2, 4, 5, 3)})
-    _, images = found([place_of(tmp_path, DataSettings())], "train")
+    _, images = images_for([open_source(tmp_path, ImageData())], "train")
     assert [(entry.label, content.shape) for entry, content in images] == [("", (4, 5, 3))] * 2
     write(tmp_path, {"x-images-idx4-ubyte": idx(2, 4, 5, 2)})
-    assert "4 x 5 x 2" in error_of(tmp_path).what
+    assert "4 x 5 x 2" in error_of_reading(tmp_path).what
 
 
 def test_an_idx_file_is_known_by_its_first_bytes(tmp_path):
@@ -66,7 +66,7 @@ def test_an_idx_file_is_known_by_its_first_bytes(tmp_path):
 )
 def test_a_wrong_start_of_an_idx_file_is_shown(tmp_path, content):
     write(tmp_path, mnist() | {"train-images-idx3-ubyte": content})
-    error = error_of(tmp_path)
+    error = error_of_reading(tmp_path)
     assert "train-images-idx3-ubyte' is not an idx file" in error.what
     assert content[:4].hex(" ") in error.why
 
@@ -74,32 +74,32 @@ def test_a_wrong_start_of_an_idx_file_is_shown(tmp_path, content):
 def test_idx_files_cut_short_are_errors(tmp_path):
     files = mnist()
     write(tmp_path, files | {"train-images-idx3-ubyte": files["train-images-idx3-ubyte"][:-1]})
-    error = error_of(tmp_path)
+    error = error_of_reading(tmp_path)
     assert "cut short" in error.what and "more than 2" in error.why
     write(tmp_path, files | {"train-labels-idx1-ubyte": files["train-labels-idx1-ubyte"][:-1]})
-    assert "train-labels-idx1-ubyte' is cut short" in error_of(tmp_path).what
+    assert "train-labels-idx1-ubyte' is cut short" in error_of_reading(tmp_path).what
 
 
 @pytest.mark.parametrize("file", ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"])
 def test_gzipped_idx_files_cut_short_or_with_other_bytes_are_errors(tmp_path, file):
     packed = gzip.compress(mnist()[file])
     write(tmp_path, mnist() | {file: packed[:-3]})
-    assert f"Cannot read '{tmp_path / file}'" in error_of(tmp_path).what
+    assert f"Cannot read '{tmp_path / file}'" in error_of_reading(tmp_path).what
     write(tmp_path, mnist() | {file: packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:]})
-    assert "CRC" in error_of(tmp_path).why
+    assert "CRC" in error_of_reading(tmp_path).why
 
 
 def test_a_header_that_claims_billions_of_images_fills_no_memory(tmp_path):
     write(tmp_path, {"train-images-idx3-ubyte": idx(2**32 - 1, 28, 28, fill=b"")})
-    assert "cut short" in error_of(tmp_path).what
+    assert "cut short" in error_of_reading(tmp_path).what
 
 
 def test_other_counts_of_labels_and_images_are_an_error_before_training(tmp_path):
     write(tmp_path, mnist() | {"train-labels-idx1-ubyte": idx(4)})
     with pytest.raises(RegardError, match="3 images, but 4 labels"):
-        check_sources(DataSettings(images=str(tmp_path)))
+        check_sources(ImageData(images=str(tmp_path)))
 
 
 def test_labels_alone_are_an_error(tmp_path):
     write(tmp_path, {"train-labels-idx1-ubyte": idx(4)})
-    assert "labels, but no images" in error_of(tmp_path / "train-labels-idx1-ubyte").what
+    assert "labels, but no images" in error_of_reading(tmp_path / "train-labels-idx1-ubyte").what

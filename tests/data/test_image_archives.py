@@ -9,11 +9,11 @@ import tarfile
 import numpy as np
 import pytest
 
-from image_places import error_of, listing, mnist, png, tar, tree
-from regard.settings import DataSettings
+from image_sources import error_of_reading, listing, mnist, png, tar, tree
 from regard.data import image_archives
-from regard.data.image_sources import found, place_of
+from regard.data.image_sources import images_for, open_source
 from regard.data.images import BadImage
+from regard.settings import ImageData
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
@@ -24,7 +24,7 @@ def test_an_archive_is_as_the_folder_in_it(tmp_path, ending):
     archive = tar(tmp_path / f"a.tar{ending}", members, "w:" + ending[1:])
     inside = [(name.removeprefix("top/"), label, split) for name, label, split in listing(archive)]
     assert inside == listing(folder)
-    _, images = found([place_of(archive, DataSettings())], "train")
+    _, images = images_for([open_source(archive, ImageData())], "train")
     assert {content for _, content in images} == {members[f"./top/{name}"] for name in names[:3]}
 
 
@@ -42,7 +42,7 @@ def test_an_image_beside_the_classes_is_left_out_of_an_archive_as_of_a_folder(tm
     archive = tar(tmp_path / "a.tar", {f"{top}{name}": (folder / name).read_bytes() for name in names})
     left_out = []
     for place in (folder, archive):
-        _, images = found([place_of(place, DataSettings())], "train")
+        _, images = images_for([open_source(place, ImageData())], "train")
         left_out.append({entry.name.removeprefix(top) for entry, content in images if isinstance(content, BadImage)})
     assert left_out[0] == left_out[1] == {name for name in names if "stray" in name}
     inside = [(name.removeprefix(top), label, split) for name, label, split in listing(archive)]
@@ -84,7 +84,7 @@ def test_names_in_an_archive_lead_nowhere(tmp_path):
 
 def test_names_of_idx_files_in_an_archive_are_shown_without_what_cannot_be_printed(tmp_path):
     archive = tar(tmp_path / "a.tar", {"a\n\x1b[1m/x-images-idx3-ubyte": b"none"})
-    assert "'a��[1m/x-images-idx3-ubyte' is not an idx file" in error_of(archive).what
+    assert "'a��[1m/x-images-idx3-ubyte' is not an idx file" in error_of_reading(archive).what
 
 
 def test_the_same_name_twice_in_an_archive_is_two_images(tmp_path):
@@ -94,14 +94,14 @@ def test_the_same_name_twice_in_an_archive_is_two_images(tmp_path):
             info = tarfile.TarInfo("cat/1.png")
             info.size = len(png(colour))
             archive.addfile(info, io.BytesIO(png(colour)))
-    _, images = found([place_of(path, DataSettings())], "train")
+    _, images = images_for([open_source(path, ImageData())], "train")
     assert [content for _, content in images] == [png(1), png(2)]
 
 
 def test_too_large_a_file_in_an_archive_is_skipped(tmp_path, monkeypatch):
     path = tar(tmp_path / "a.tar", {"cat/1.png": png(), "cat/2.png": bytes(5000)})
     monkeypatch.setattr(image_archives, "LARGEST", 4999)
-    _, images = found([place_of(path, DataSettings())], "train")
+    _, images = images_for([open_source(path, ImageData())], "train")
     first, second = [content for _, content in images]
     assert first == png()
     assert isinstance(second, BadImage) and "larger than" in second.reason
@@ -115,7 +115,7 @@ def test_an_archive_cut_short_is_an_error(tmp_path, mode, share):
     whole = path.read_bytes()
     used = len(whole) if mode != "w" else 9 * (512 + 3072)
     path.write_bytes(whole[: int(used * share)])
-    assert str(path) in error_of(path).what
+    assert str(path) in error_of_reading(path).what
 
 
 def test_an_archive_damaged_in_the_middle_does_not_just_end_there(tmp_path):
@@ -123,4 +123,4 @@ def test_an_archive_damaged_in_the_middle_does_not_just_end_there(tmp_path):
     raw = bytearray(path.read_bytes())
     raw[4096:4608] = bytes(range(256)) * 2  # the header of the fifth
     path.write_bytes(bytes(raw))
-    assert "Cannot read" in error_of(path).what
+    assert "Cannot read" in error_of_reading(path).what

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from photos import SETTINGS, error_of, numbers, pixels, spoil
-from regard.settings import DataSettings, ImageSettings
+from expect import error_of
+from photos import SETTINGS, numbers, pixels, spoil
 from regard.data.image_cache import image_splits, labelled_images, must_have_classes
+from regard.settings import ImageData, ImageSettings
 
 # --- Splits ----------------------------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ def test_the_same_images_as_archive_and_as_folder_are_divided_alike(photos, tmp_
 
 
 def test_the_digits_are_images_too(tmp_path):
-    data = DataSettings(sample="digits", cache=str(tmp_path), held_out=0.1)
+    data = ImageData(sample="digits", cache=str(tmp_path), held_out=0.1)
     splits = image_splits(data, ImageSettings(size=8, colour=False))
     must_have_classes(splits)
     assert splits.classes == list("0123456789")
@@ -230,11 +231,11 @@ def test_another_share_held_out_decodes_nothing_anew(photos):
 def test_other_settings_of_images_are_another_cache(photos, changed):
     photos.add("dog", range(5)).add("cat", range(5, 9))
     photos.splits(held_out=0.0)
-    before = len(list(photos.cache.glob("shards/*")))
+    before = len(list(photos.cache.glob("prepared/*")))
     photos.splits(ImageSettings(**{"size": 4} | changed), held_out=0.0)
-    assert len(list(photos.cache.glob("shards/*"))) == before + 1
+    assert len(list(photos.cache.glob("prepared/*"))) == before + 1
     photos.splits(ImageSettings(size=[4, 4]), held_out=0.0)  # the same as 4
-    assert len(list(photos.cache.glob("shards/*"))) == before + 1
+    assert len(list(photos.cache.glob("prepared/*"))) == before + 1
 
 
 def test_a_changed_image_and_a_changed_label_are_noticed(photos):
@@ -269,7 +270,7 @@ def test_what_fails_leaves_nothing_half_written(photos):
     (photos.folder / "dog").mkdir()
     spoil(photos.folder / "dog")
     error_of(photos.splits)
-    assert list(photos.cache.glob("shards/*")) == []
+    assert list(photos.cache.glob("prepared/*")) == []
 
 
 def test_images_stay_on_their_side_at_another_size_and_in_grey(photos):
@@ -301,9 +302,9 @@ def test_a_table_that_is_not_utf8_is_an_error_with_its_line(photos):
 
 
 def test_left_over_work_of_killed_processes_is_swept_after_a_day(photos):
-    old, new = (photos.cache / "shards" / f"{name}.tmp" for name in ("old", "new"))
-    for place in (old, new):
-        place.mkdir(parents=True)
+    old, new = (photos.cache / "prepared" / f"{name}.tmp" for name in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir(parents=True)
     os.utime(old, (0, 0))
     photos.add("cat", range(3)).splits(held_out=0.2)
     assert not old.exists() and new.exists()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from image_places import error_of, listing, tree
-from regard.settings import DataSettings
-from regard.data.image_entries import SPLITS
-from regard.data.image_sources import check_sources, empty_classes, found, place_of, places
+from image_sources import error_of_reading, listing, tree
+from regard.data.image_sources import check_sources, empty_classes, image_sources, images_for, open_source
 from regard.data.images import BadImage
+from regard.data.splits import SPLITS
 from regard.errors import RegardError, UsageError
+from regard.settings import ImageData
 
 # --- Folders ---------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ def test_a_class_with_folders_in_it_keeps_its_name(tmp_path):
 
 def test_what_lies_outside_of_the_splits_is_named_as_unused(tmp_path):
     tree(tmp_path, "train/cat/1.png", "test/cat/2.png", "extra/cat/3.png")
-    _, images = found([place_of(tmp_path, DataSettings())], "train")
+    _, images = images_for([open_source(tmp_path, ImageData())], "train")
     bad = [(entry.name, content.reason) for entry, content in images if isinstance(content, BadImage)]
     assert bad == [("extra/cat/3.png", "It lies outside of train, valid and test.")]
 
@@ -80,7 +80,7 @@ def test_a_divided_place_named_for_a_split_gives_that_split_only(tmp_path):
 
 def test_a_folder_without_images_is_an_error(tmp_path):
     (tmp_path / "notes.txt").touch()
-    assert "has no images" in error_of(tmp_path).what
+    assert "has no images" in error_of_reading(tmp_path).what
 
 
 def test_folders_beside_the_classes_without_images_are_named_once(tmp_path, capsys):
@@ -91,8 +91,8 @@ def test_folders_beside_the_classes_without_images_are_named_once(tmp_path, caps
     tree(tmp_path / "divided", "top/train/cat/1.png", "top/test/cat/2.png", "top/extra/cat/3.png", "top/test/4.png")
     for name in ("divided/top/train/dog", "divided/top/extra/ant", "divided/top/valid"):
         (tmp_path / name).mkdir(parents=True)
-    data = DataSettings(root=str(tmp_path), images="flat", valid=["flat"], test=["divided"])
-    assert empty_classes([place for split in SPLITS for place in places(data, split)]) == [
+    data = ImageData(root=str(tmp_path), images="flat", valid=["flat"], test=["divided"])
+    assert empty_classes([place for split in SPLITS for place in image_sources(data, split)]) == [
         "flat/ant",
         "flat/b�c",
         "flat/bee",
@@ -107,9 +107,9 @@ def test_folders_beside_the_classes_without_images_are_named_once(tmp_path, caps
 def test_images_without_folders_have_no_empty_classes(tmp_path):
     tree(tmp_path, "1.png", "2.png")
     (tmp_path / "empty").mkdir()
-    assert empty_classes([place_of(tmp_path, DataSettings())]) == []
+    assert empty_classes([open_source(tmp_path, ImageData())]) == []
     tree(tmp_path, "cat/3.png")
-    assert empty_classes([place_of(tmp_path, DataSettings())]) == [f"{tmp_path.name}/empty"]
+    assert empty_classes([open_source(tmp_path, ImageData())]) == [f"{tmp_path.name}/empty"]
 
 
 # --- Tables ----------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_a_table_names_images_from_its_own_folder(tmp_path):
     table = tmp_path / "data" / "labels.csv"
     table.write_bytes('\ufefflabel,path\ncat,x/1.png\n"big, dog", x/2.png \n\n'.encode())
     assert listing(table) == [("x/1.png", "cat", "train"), ("x/2.png", "big, dog", "train")]
-    _, images = found([place_of(table, DataSettings())], "train")
+    _, images = images_for([open_source(table, ImageData())], "train")
     assert [content for _, content in images] == [tmp_path / "data/x/1.png", tmp_path / "data/x/2.png"]
 
 
@@ -129,7 +129,7 @@ def test_the_columns_of_a_table_can_be_named_and_the_label_may_lack(tmp_path):
     table.write_text("file,kind\n1.png,cat\n")
     assert listing(table, image_field="file", label_field="kind") == [("1.png", "cat", "train")]
     assert listing(table, image_field="file") == [("1.png", "", "train")]
-    error = error_of(table)
+    error = error_of_reading(table)
     assert "no column 'path'" in error.what and "file, kind" in error.why
 
 
@@ -141,7 +141,7 @@ def test_a_table_is_known_by_its_header(tmp_path):
 def test_bad_lines_of_a_table_are_skipped_and_named(tmp_path):
     table = tmp_path / "a.csv"
     table.write_text("path,label\n1.png,cat\n2.png\n,dog\n3.png,dog\n")
-    _, images = found([place_of(table, DataSettings())], "train")
+    _, images = images_for([open_source(table, ImageData())], "train")
     bad = [entry.name for entry, content in images if isinstance(content, BadImage)]
     assert bad == ["a.csv line 3", "a.csv line 4"]
 
@@ -149,16 +149,16 @@ def test_bad_lines_of_a_table_are_skipped_and_named(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"a\rb", b'"', b"\0\xff\n", b"path\rlabel"])
 def test_no_garbage_is_taken_for_a_table(tmp_path, content):
     (tmp_path / "a.csv").write_bytes(content)
-    assert "no column 'path'" in error_of(tmp_path / "a.csv").what
+    assert "no column 'path'" in error_of_reading(tmp_path / "a.csv").what
     (tmp_path / "a.bin").write_bytes(content)
-    assert "is not known" in error_of(tmp_path / "a.bin").what
+    assert "is not known" in error_of_reading(tmp_path / "a.bin").what
 
 
 # --- What is named in the settings -----------------------------------------------------------------------
 
 
 def test_the_digits_are_1797_and_use_all_greys():
-    count, images = found(places(DataSettings(sample="digits"), "train"), "train")
+    count, images = images_for(image_sources(ImageData(sample="digits"), "train"), "train")
     entries, contents = zip(*images, strict=True)
     assert count == len(entries) == 1797
     assert entries[0].name == "digits #0" and {entry.label for entry in entries} == set("0123456789")
@@ -170,24 +170,22 @@ def test_the_digits_are_1797_and_use_all_greys():
 
 def test_several_places_are_told_apart_by_name(tmp_path):
     tree(tmp_path, "a/cat/1.png", "a/dog/1.png", "b/cat/1.png", "b/dog/1.png")
-    data = DataSettings(root=str(tmp_path), train=["a", "b"])
-    _, images = found(places(data, "train"), "train")
+    data = ImageData(root=str(tmp_path), train=["a", "b"])
+    _, images = images_for(image_sources(data, "train"), "train")
     assert [entry.name for entry, _ in images] == ["a/cat/1.png", "a/dog/1.png", "b/cat/1.png", "b/dog/1.png"]
 
 
 def test_everything_named_is_checked(tmp_path):
     tree(tmp_path, "photos/cat/1.png", "photos/dog/2.png")
     data = {"root": str(tmp_path), "images": "photos"}
-    check_sources(DataSettings(**data))
+    check_sources(ImageData(**data))
     with pytest.raises(RegardError, match=r"nowhere' is missing") as caught:
-        check_sources(DataSettings(**data, test=["nowhere"]))
+        check_sources(ImageData(**data, test=["nowhere"]))
     assert str(tmp_path) in caught.value.why and "--data DIR" in caught.value.fix
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04" + bytes(100))
     with pytest.raises(RegardError, match=r"form of .*a\.zip' is not known"):
-        check_sources(DataSettings(**data, valid=["a.zip"]))
+        check_sources(ImageData(**data, valid=["a.zip"]))
     with pytest.raises(RegardError, match="No training data"):
-        check_sources(DataSettings(root=str(tmp_path)))
+        check_sources(ImageData(root=str(tmp_path)))
     with pytest.raises(UsageError, match="list within a list"):
-        check_sources(DataSettings(root=str(tmp_path), train=[["photos"]]))
-    with pytest.raises(UsageError, match="has no images"):
-        check_sources(DataSettings(sample="english-german"))
+        check_sources(ImageData(root=str(tmp_path), train=[["photos"]]))

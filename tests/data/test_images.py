@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.settings import ImageSettings
 from regard.data import images
 from regard.data.images import ENDINGS, BadImage, fit_pixels, image_files, natural_order, read_image
 from regard.errors import RegardError
+from regard.settings import ImageSettings
 
 
 def settings(size: int | list[int] = 8, colour: bool = True, fit: str = "crop") -> ImageSettings:
@@ -318,13 +318,13 @@ def test_a_file_cut_short_is_bad(form):
     assert reason_of(whole[: len(whole) * 2 // 3]) == "It is damaged or cut short."
 
 
-def test_text_is_no_image_whatever_its_name(tmp_path):
+def test_text_is_not_an_image_whatever_its_name(tmp_path):
     (tmp_path / "a.png").write_text("not an image")
-    assert "no image of a known form" in reason_of(tmp_path / "a.png")
+    assert "not an image of a known form" in reason_of(tmp_path / "a.png")
 
 
 def test_forms_that_are_not_listed_are_refused():
-    assert "no image of a known form" in reason_of(encoded(Image.new("RGB", (8, 8)), "ICO"))
+    assert "not an image of a known form" in reason_of(encoded(Image.new("RGB", (8, 8)), "ICO"))
 
 
 def test_an_empty_file_a_missing_file_and_a_folder_are_bad(tmp_path):

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from regard.settings import DataSettings
-from regard.data.labelled import Example, labels_of, read_examples, splits
-from regard.data.pairs import LONGEST_LINE
-from regard.errors import RegardError, UsageError
+from expect import error_of
+from regard.data.labelled import Example, labelled_splits, labels_of, read_examples
+from regard.data.lines import LONGEST_LINE
+from regard.errors import UsageError
+from regard.settings import LabelledData
 
 EXAMPLES = [Example("pos", "A fine film."), Example("neg", 'Dull, and "long".'), Example("pos", "Größe 句子 🙂")]
 
@@ -38,19 +39,12 @@ def write_csv(path: Path, rows) -> Path:
     return path
 
 
-def settings(folder: Path = Path("."), **values) -> DataSettings:
-    return DataSettings(root=str(folder), **values)
+def settings(folder: Path = Path("."), **values) -> LabelledData:
+    return LabelledData(root=str(folder), **values)
 
 
 def read(path: Path, **values) -> list[Example]:
     return list(read_examples(path, settings(**values)))
-
-
-def error_of(act, *arguments, **values) -> RegardError:
-    with pytest.raises(RegardError) as caught:
-        act(*arguments, **values)
-    assert all(part.strip() for part in (caught.value.what, caught.value.why, caught.value.fix))
-    return caught.value
 
 
 # --- Forms of files --------------------------------------------------------------------------------------
@@ -72,7 +66,7 @@ def test_the_form_set_counts_more_than_the_name(tmp_path):
 
 def test_a_name_that_tells_no_form_is_a_usage_error_before_anything_is_read(tmp_path):
     write(tmp_path, "a.txt.gz", "pos good\n")
-    error = error_of(splits, settings(tmp_path, train=["a.txt.gz"]))
+    error = error_of(labelled_splits, settings(tmp_path, train=["a.txt.gz"]))
     assert isinstance(error, UsageError)
     assert "a.txt.gz" in error.what
     assert "data.form" in error.fix
@@ -220,7 +214,7 @@ MANY = [Example(f"c{n % 3}", f"text number {n}") for n in range(2000)]
 def test_files_named_are_read_one_after_the_other(tmp_path):
     for number, example in enumerate(EXAMPLES):
         write(tmp_path, f"{number}.tsv", as_tsv([example]))
-    found = splits(settings(tmp_path, train=["0.tsv", "1.tsv"], valid=["2.tsv"], test=["1.tsv"]))
+    found = labelled_splits(settings(tmp_path, train=["0.tsv", "1.tsv"], valid=["2.tsv"], test=["1.tsv"]))
     assert {name: list(source) for name, source in found.items()} == {
         "train": EXAMPLES[:2],
         "valid": EXAMPLES[2:],
@@ -233,14 +227,14 @@ def test_files_named_are_read_one_after_the_other(tmp_path):
 def test_a_missing_file_is_found_at_once(tmp_path, split):
     write(tmp_path, "a.tsv", as_tsv(EXAMPLES))
     files = {"train": ["a.tsv"], "valid": ["a.tsv"], "test": ["a.tsv"], split: ["a.tsv", "gone.tsv"]}
-    error = error_of(splits, settings(tmp_path, **files))
+    error = error_of(labelled_splits, settings(tmp_path, **files))
     assert "gone.tsv" in error.what
     assert str(tmp_path) in error.why
 
 
 def test_no_training_data_and_lists_of_lists_are_errors(tmp_path):
-    assert "data.train" in error_of(splits, settings(tmp_path)).why
-    assert "list within a list" in error_of(splits, settings(tmp_path, train=[["a.tsv"], ["b.tsv"]])).what
+    assert "data.train" in error_of(labelled_splits, settings(tmp_path)).why
+    assert "list within a list" in error_of(labelled_splits, settings(tmp_path, train=[["a.tsv"], ["b.tsv"]])).what
 
 
 @pytest.mark.parametrize("named", [(), ("valid",), ("test",)])
@@ -248,7 +242,9 @@ def test_what_is_not_named_is_held_out_of_train(tmp_path, named):
     write(tmp_path, "a.tsv", as_tsv(MANY))
     write(tmp_path, "b.tsv", as_tsv(EXAMPLES))
     values = {name: ["b.tsv"] for name in named}
-    found = {k: list(v) for k, v in splits(settings(tmp_path, train=["a.tsv"], held_out=0.1, **values)).items()}
+    found = {
+        k: list(v) for k, v in labelled_splits(settings(tmp_path, train=["a.tsv"], held_out=0.1, **values)).items()
+    }
     held = [name for name in ("valid", "test") if name not in named]
     assert sorted(found["train"] + [example for name in held for example in found[name]]) == sorted(MANY)
     for name in held:
@@ -260,8 +256,8 @@ def test_what_is_not_named_is_held_out_of_train(tmp_path, named):
 def test_equal_texts_never_straddle_and_stay_where_they_were(tmp_path):
     write(tmp_path, "a.tsv", as_tsv(MANY))
     write(tmp_path, "twice.tsv", as_tsv([*MANY, *(Example("other", text) for _, text in reversed(MANY))]))
-    once = splits(settings(tmp_path, train=["a.tsv"], held_out=0.1))
-    twice = splits(settings(tmp_path, train=["twice.tsv"], held_out=0.1))
+    once = labelled_splits(settings(tmp_path, train=["a.tsv"], held_out=0.1))
+    twice = labelled_splits(settings(tmp_path, train=["twice.tsv"], held_out=0.1))
     for name in ("train", "valid", "test"):
         assert {example.text for example in twice[name]} == {example.text for example in once[name]}
         assert len(list(twice[name])) == 2 * len(list(once[name]))
@@ -271,7 +267,7 @@ def test_the_fingerprint_changes_with_the_data_and_with_how_it_is_read(tmp_path)
     write(tmp_path, "a.tsv", as_tsv(EXAMPLES))
 
     def fingerprint(**values) -> str:
-        return splits(settings(tmp_path, train=["a.tsv"], **values))["train"].fingerprint
+        return labelled_splits(settings(tmp_path, train=["a.tsv"], **values))["train"].fingerprint
 
     before = fingerprint()
     assert fingerprint(form="tsv", max_length=9) == before
@@ -294,7 +290,7 @@ def test_the_fingerprint_changes_with_the_data_and_with_how_it_is_read(tmp_path)
 
 def train_of(folder: Path, content: str):
     write(folder, "a.tsv", content)
-    return splits(settings(folder, train=["a.tsv"], held_out=0.0))["train"]
+    return labelled_splits(settings(folder, train=["a.tsv"], held_out=0.0))["train"]
 
 
 def test_the_labels_are_sorted_and_each_is_named_once(tmp_path):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from regard.settings import TokenizerSettings
 from regard.data.packing import pack
 from regard.data.samples import english_german
 from regard.data.tokenizers import train_tokenizer
+from regard.settings import TokenizerSettings
 
 Lengths = tuple[NDArray[np.int64], NDArray[np.int64]]
 

@@ -1,122 +1,61 @@
-"""Batches: the rectangles hold the corpus, each pair once an epoch, in an order that can be taken up anywhere."""
+"""Batches of pairs: what is in a rectangle, how full it is, and what dropout does to it."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import astuple
 
 import numpy as np
 import pytest
 import torch
 
-from regard.settings import TokenizerSettings
-from regard.data import packed_stream
+from corpora import Pairs, Sentence, equal, random_pairs, tokenised_pairs, unpack_pairs
+from regard.data import packed
 from regard.data.batch import DataState
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.pair_batches import PairBatch, PairStream, Rectangle, in_order
 from regard.data.samples import english_german
-from regard.data.shards import PairShards, Ragged
+from regard.data.tokenised import TokenisedPairs
 from regard.data.tokenizers import END, PAD, START, TextTokenizer, train_tokenizer
 from regard.errors import RegardError
-
-Sentence = tuple[int, ...]
-Pairs = list[tuple[Sentence, Sentence]]
+from regard.settings import TokenizerSettings
 
 RECTANGLE = Rectangle(rows=4, source_length=40, target_length=48)
 MAX_LENGTH = 32
 
 
-def random_pairs(count: int, seed: int = 1, longest: int = MAX_LENGTH - 1) -> Pairs:
-    """Pairs of random ids. The first two tokens of both sides are the pair's number, so no two are alike."""
-    generator = np.random.default_rng(seed)
-    pairs = []
-    for number in range(count):
-        sides = (generator.integers(3, 500, generator.integers(0, longest - 1)).tolist() for _ in range(2))
-        pairs.append(tuple((10 + number // 100, 10 + number % 100, *side) for side in sides))
-    return pairs
-
-
-def as_shards(pairs: Pairs) -> PairShards:
-    def ragged(rows: list[Sentence]) -> Ragged:
-        return Ragged(np.array([t for row in rows for t in row], np.uint16), np.cumsum([0, *map(len, rows)]))
-
-    return PairShards(ragged([source for source, _ in pairs]), ragged([target for _, target in pairs]))
-
-
 def stream(pairs: Pairs, rectangle: Rectangle = RECTANGLE, seed: int = 1, max_length: int = MAX_LENGTH) -> PairStream:
-    return PairStream(as_shards(pairs), rectangle, seed, max_length)
+    return PairStream(tokenised_pairs(pairs), rectangle, seed, max_length)
 
 
-def unpack(batch: PairBatch) -> Pairs:
-    """The pairs of a batch, row by row, segment by segment, found from the segments alone."""
-    pairs = []
-    for row in range(len(batch.source_BS)):
-        segments = int(batch.source_segments_BS[row].max())
-        assert segments == int(batch.target_segments_BT[row].max())
-        for segment in range(1, segments + 1):
-            source = batch.source_BS[row][batch.source_segments_BS[row] == segment].tolist()
-            target = batch.labels_BT[row][batch.target_segments_BT[row] == segment].tolist()
-            assert source[-1] == target[-1] == END
-            pairs.append((tuple(source[:-1]), tuple(target[:-1])))
-    return pairs
-
-
-def one_epoch(found: PairStream, epoch: int = 0) -> list[PairBatch]:
+def one_epoch(endless: PairStream, epoch: int = 0) -> list[PairBatch]:
     """The batches from the start of an epoch on, until all its pairs are out (the last may reach into the next)."""
     taken: list[PairBatch] = []
-    for batch, state in found.batches(DataState(epoch)):
+    for batch, state in endless.batches(DataState(epoch)):
         taken.append(batch)
         if state.epoch > epoch:
             return taken
     raise AssertionError("the stream has no end")
 
 
-def equal(left: PairBatch, right: PairBatch) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(left.tensors(), right.tensors(), strict=True))
-
-
 @pytest.fixture
 def small_windows(monkeypatch):
-    monkeypatch.setattr(packed_stream, "WINDOW", 64)
+    monkeypatch.setattr(packed, "WINDOW", 64)
 
 
 # --- What is in a batch ----------------------------------------------------------------------------------
 
 
-def test_an_epoch_holds_every_pair_once(small_windows):
-    pairs = random_pairs(500)
-    found = [pair for batch in one_epoch(stream(pairs)) for pair in unpack(batch)]
-    # The pairs of an epoch come before those of the next.
-    assert Counter(found[: len(pairs)]) == Counter(pairs)
-    assert set(found[len(pairs) :]) <= set(pairs)
-
-
-def test_every_epoch_holds_every_pair_once(small_windows):
-    pairs = random_pairs(100)
-    endless = stream(pairs).batches(DataState())
-    found = [pair for batch, _ in itertools.islice(endless, 50) for pair in unpack(batch)]
-    assert len(found) > 3 * len(pairs)
-    for epoch in range(3):
-        assert Counter(found[epoch * len(pairs) : (epoch + 1) * len(pairs)]) == Counter(pairs)
-
-
 def test_an_epoch_that_ends_with_a_window_loses_nothing(small_windows):
     pairs = random_pairs(128)
-    found = [pair for batch in one_epoch(stream(pairs)) for pair in unpack(batch)]
+    found = [pair for batch in one_epoch(stream(pairs)) for pair in unpack_pairs(batch)]
     assert Counter(found[:128]) == Counter(pairs)
 
 
 def test_source_and_target_of_a_segment_belong_together(small_windows):
     for batch in one_epoch(stream(random_pairs(300))):
-        for source, target in unpack(batch):
+        for source, target in unpack_pairs(batch):
             assert source[:2] == target[:2]
-
-
-def test_every_batch_is_the_same_rectangle(small_windows):
-    for batch in one_epoch(stream(random_pairs(300))):
-        assert sorted(tuple(t.shape) for t in batch.tensors()) == [(4, 40)] * 3 + [(4, 48)] * 4
-        assert all(t.dtype == torch.int64 for t in batch.tensors())
 
 
 def test_segments_are_runs_numbered_from_one(small_windows):
@@ -141,7 +80,7 @@ def test_positions_restart_with_every_segment(small_windows):
 
 def test_labels_are_the_inputs_shifted_by_one(small_windows):
     for batch in one_epoch(stream(random_pairs(300))):
-        inputs, labels, segments = batch.target_BT, batch.labels_BT, batch.target_segments_BT
+        inputs, labels, segments = batch.target_BT, batch.labels, batch.target_segments_BT
         real = segments > 0
         starts = real & (batch.target_positions_BT == 0)
         ends = real & (segments != torch.nn.functional.pad(segments[:, 1:], (0, 1)))
@@ -156,14 +95,14 @@ def test_positions_that_hold_nothing_are_zero_everywhere(small_windows):
         for tensor in (batch.source_BS, batch.source_positions_BS):
             assert int(tensor[nothing].sum()) == 0
         nothing = batch.target_segments_BT == 0
-        for tensor in (batch.target_BT, batch.labels_BT, batch.target_positions_BT):
+        for tensor in (batch.target_BT, batch.labels, batch.target_positions_BT):
             assert int(tensor[nothing].sum()) == 0
         assert PAD == 0
 
 
 def test_targets_and_padding_count_positions(small_windows):
     for batch in one_epoch(stream(random_pairs(300))):
-        pairs = unpack(batch)
+        pairs = unpack_pairs(batch)
         source = sum(len(source) + 1 for source, _ in pairs)
         target = sum(len(target) + 1 for _, target in pairs)
         assert batch.targets == target
@@ -174,7 +113,7 @@ def test_a_window_of_captions_has_little_padding():
     generator = np.random.default_rng(4)
     lengths = generator.normal(15, 6, 4000).clip(3, 60).astype(int)
     pairs = [(tuple([5] * n), tuple([6] * max(2, round(n * generator.normal(1, 0.15))))) for n in lengths]
-    rectangle = Rectangle.fitting(as_shards(pairs), 8 * 128, 128, 128)
+    rectangle = Rectangle.fitting(tokenised_pairs(pairs), 8 * 128, 128, 128)
     found = one_epoch(stream(pairs, rectangle, max_length=128))
     assert sum(batch.padding for batch in found) / len(found) < 0.04
 
@@ -197,37 +136,6 @@ def test_moving_a_batch_changes_nothing():
 # --- The order -------------------------------------------------------------------------------------------
 
 
-def test_the_stream_goes_on_identically_from_any_state(small_windows):
-    pairs = random_pairs(150)
-    straight = list(itertools.islice(stream(pairs).batches(DataState()), 70))
-    assert straight[-1][1].epoch >= 2
-    for place, (_, state) in enumerate(straight[:-4]):
-        resumed = stream(pairs).batches(state)
-        for (batch, after), (expected, expected_after) in zip(resumed, straight[place + 1 : place + 4], strict=False):
-            assert equal(batch, expected)
-            assert after == expected_after
-
-
-def test_the_state_is_three_integers_that_grow(small_windows):
-    states = [state for _, state in itertools.islice(stream(random_pairs(300)).batches(DataState()), 70)]
-    assert all(isinstance(number, int) for state in states for number in astuple(state))
-    assert all(astuple(a) < astuple(b) for a, b in itertools.pairwise(states))
-
-
-def test_the_order_depends_on_the_seed_and_on_the_epoch(small_windows):
-    pairs = random_pairs(200)
-
-    def order(seed: int, epoch: int) -> Pairs:
-        return [pair for batch in one_epoch(stream(pairs, seed=seed), epoch) for pair in unpack(batch)][: len(pairs)]
-
-    orders = [order(seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
-    assert order(1, 0) == orders[0]
-    for left, right in itertools.combinations(orders, 2):
-        assert Counter(left) == Counter(right)
-        assert sum(a == b for a, b in zip(left, right, strict=True)) < len(pairs) // 10
-    assert pairs not in orders
-
-
 def test_other_pairs_share_a_row_in_every_epoch(small_windows):
     found = stream(random_pairs(200))
 
@@ -244,33 +152,13 @@ def test_other_pairs_share_a_row_in_every_epoch(small_windows):
     assert len(first & second) < len(first) // 4
 
 
-def test_the_order_does_not_depend_on_how_many_rows_a_batch_has(small_windows):
-    """So that a run may go on with another number of processes."""
-    pairs = random_pairs(200)
-
-    def rows(count: int) -> list[list[int]]:
-        endless = stream(pairs, Rectangle(count, 40, 48)).batches(DataState())
-        return [row.tolist() for batch, _ in itertools.islice(endless, 12 // count) for row in batch.source_BS]
-
-    assert rows(1) == rows(2) == rows(4) == rows(6) == rows(12)
-
-
-def test_a_batch_larger_than_the_corpus_takes_it_several_times(small_windows):
-    pairs = random_pairs(3)
-    batch, state = next(stream(pairs, Rectangle(40, 40, 48)).batches(DataState()))
-    found = Counter(unpack(batch))
-    assert set(found) == set(pairs)
-    assert max(found.values()) - min(found.values()) <= 1
-    assert state.epoch > 10
-
-
 def test_pairs_that_are_too_long_are_left_out_and_counted(small_windows):
     short = random_pairs(50)
     long = [(tuple([7] * MAX_LENGTH), (8,)), ((7,), tuple([8] * (MAX_LENGTH + 5)))]
     just = [(tuple([7] * (MAX_LENGTH - 1)), tuple([8] * (MAX_LENGTH - 1)))]
     found = stream(short + long + just)
     assert found.too_long == 2
-    seen = Counter(pair for batch in one_epoch(found) for pair in unpack(batch))
+    seen = Counter(pair for batch in one_epoch(found) for pair in unpack_pairs(batch))
     assert set(seen) == set(short + just)
 
 
@@ -286,10 +174,10 @@ def test_nothing_short_enough_is_an_error():
 
 def test_a_rectangle_fits_the_longest_sentence_and_the_corpus():
     pairs = [((5,) * 19, (6,) * 9)] * 10
-    assert Rectangle.fitting(as_shards(pairs), 1024, 64, 32) == Rectangle(16, 128, 64)
-    assert Rectangle.fitting(as_shards([(t, s) for s, t in pairs]), 1024, 64, 32) == Rectangle(16, 32, 64)
-    assert Rectangle.fitting(as_shards([(t, s) for s, t in pairs]), 1024, 64, 64) == Rectangle(16, 64, 64)
-    assert Rectangle.fitting(as_shards([((5,) * 999, (6,))]), 100, 64, 64) == Rectangle(1, 256, 64)
+    assert Rectangle.fitting(tokenised_pairs(pairs), 1024, 64, 32) == Rectangle(16, 128, 64)
+    assert Rectangle.fitting(tokenised_pairs([(t, s) for s, t in pairs]), 1024, 64, 32) == Rectangle(16, 32, 64)
+    assert Rectangle.fitting(tokenised_pairs([(t, s) for s, t in pairs]), 1024, 64, 64) == Rectangle(16, 64, 64)
+    assert Rectangle.fitting(tokenised_pairs([((5,) * 999, (6,))]), 100, 64, 64) == Rectangle(1, 256, 64)
 
 
 # --- Validation ------------------------------------------------------------------------------------------
@@ -298,8 +186,8 @@ def test_a_rectangle_fits_the_longest_sentence_and_the_corpus():
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
 def test_in_order_holds_every_pair_once(small_windows, count):
     pairs = random_pairs(count)
-    found = list(in_order(as_shards(pairs), RECTANGLE))
-    assert Counter(pair for batch in found for pair in unpack(batch)) == Counter(pairs)
+    found = list(in_order(tokenised_pairs(pairs), RECTANGLE))
+    assert Counter(pair for batch in found for pair in unpack_pairs(batch)) == Counter(pairs)
     assert all(batch.source_BS.shape == (4, 40) for batch in found)
     assert sum(batch.targets for batch in found) == sum(len(target) + 1 for _, target in pairs)
 
@@ -308,12 +196,12 @@ def test_in_order_cuts_pairs_longer_than_a_row(small_windows):
     pairs = random_pairs(100, longest=150)
     cut = [(source[:39], target[:47]) for source, target in pairs]
     assert cut != pairs
-    found = Counter(pair for batch in in_order(as_shards(pairs), RECTANGLE) for pair in unpack(batch))
+    found = Counter(pair for batch in in_order(tokenised_pairs(pairs), RECTANGLE) for pair in unpack_pairs(batch))
     assert found == Counter(cut)
 
 
 def test_in_order_of_nothing_is_nothing():
-    assert list(in_order(as_shards([]), RECTANGLE)) == []
+    assert list(in_order(tokenised_pairs([]), RECTANGLE)) == []
 
 
 # --- BPE dropout -----------------------------------------------------------------------------------------
@@ -327,13 +215,13 @@ def bpe() -> TextTokenizer:
 
 
 @pytest.fixture(scope="module")
-def text_shards(bpe) -> PairShards:
+def tokenised(bpe) -> TokenisedPairs:
     sides = [bpe.encode([pair[side] for pair in TEXTS]) for side in (0, 1)]
-    return as_shards(list(zip(map(tuple, sides[0]), map(tuple, sides[1]), strict=True)))
+    return tokenised_pairs(list(zip(map(tuple, sides[0]), map(tuple, sides[1]), strict=True)))
 
 
 def dropped(
-    bpe: TextTokenizer, shards: PairShards, probability: float, seed: int = 1, max_length: int = 96
+    bpe: TextTokenizer, shards: TokenisedPairs, probability: float, seed: int = 1, max_length: int = 96
 ) -> PairStream:
     drop = BpeDropout(bpe, probability, seed)
     return PairStream(shards, Rectangle(4, 128, 128), seed, max_length, (drop, drop))
@@ -344,25 +232,16 @@ def decoded(bpe: TextTokenizer, pairs: Pairs) -> list[tuple[str, str]]:
     return list(zip(*sides, strict=True))
 
 
-def test_dropout_keeps_the_text_and_changes_the_cutting(bpe, text_shards, small_windows):
-    pairs = [pair for batch in one_epoch(dropped(bpe, text_shards, 0.2)) for pair in unpack(batch)][: len(TEXTS)]
+def test_dropout_keeps_the_text_and_changes_the_cutting(bpe, tokenised, small_windows):
+    pairs = [pair for batch in one_epoch(dropped(bpe, tokenised, 0.2)) for pair in unpack_pairs(batch)][: len(TEXTS)]
     assert Counter(decoded(bpe, pairs)) == Counter(TEXTS)
-    plain = sum(int(side.lengths.sum()) for side in (text_shards.source, text_shards.target))
+    plain = sum(int(side.lengths.sum()) for side in (tokenised.source, tokenised.target))
     assert sum(len(s) + len(t) for s, t in pairs) > 1.2 * plain
 
 
-def test_dropout_is_the_same_for_the_same_seed_and_state(bpe, text_shards, small_windows):
-    straight = list(itertools.islice(dropped(bpe, text_shards, 0.2).batches(DataState()), 30))
-    again = list(itertools.islice(dropped(bpe, text_shards, 0.2).batches(DataState()), 30))
-    assert all(equal(a, b) for (a, _), (b, _) in zip(straight, again, strict=True))
-    _, state = straight[11]
-    resumed = itertools.islice(dropped(bpe, text_shards, 0.2).batches(state), 10)
-    assert all(equal(a, b) for (a, _), (b, _) in zip(resumed, straight[12:22], strict=True))
-
-
-def test_dropout_cuts_differently_in_every_epoch_and_for_every_seed(bpe, text_shards):
+def test_dropout_cuts_differently_in_every_epoch_and_for_every_seed(bpe, tokenised):
     def cuttings(seed: int, epoch: int) -> dict[str, Sentence]:
-        found = [p for b in one_epoch(dropped(bpe, text_shards, 0.2, seed), epoch) for p in unpack(b)][: len(TEXTS)]
+        found = [p for b in one_epoch(dropped(bpe, tokenised, 0.2, seed), epoch) for p in unpack_pairs(b)][: len(TEXTS)]
         return {text: source for (text, _), (source, _) in zip(decoded(bpe, found), found, strict=True)}
 
     runs = [cuttings(seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
@@ -371,39 +250,39 @@ def test_dropout_cuts_differently_in_every_epoch_and_for_every_seed(bpe, text_sh
         assert sum(left[text] != right[text] for text in left) > 0.9 * len(left)
 
 
-def test_a_small_dropout_leaves_most_tokens_alone(bpe, text_shards):
+def test_a_small_dropout_leaves_most_tokens_alone(bpe, tokenised):
     drop = BpeDropout(bpe, 0.001, seed=1)
-    found = drop.apply(text_shards.source, np.random.default_rng(1))
-    same = [np.array_equal(found[i], text_shards.source[i]) for i in range(len(found))]
+    found = drop.apply(tokenised.source, np.random.default_rng(1))
+    same = [np.array_equal(found[i], tokenised.source[i]) for i in range(len(found))]
     assert 0.85 < np.mean(same) < 1
 
 
-def test_no_dropout_leaves_every_token_alone(bpe, text_shards):
-    found = BpeDropout(bpe, 0.0, seed=1).apply(text_shards.source, np.random.default_rng(1))
-    assert found.ids.tolist() == text_shards.source.ids.tolist()
-    assert found.offsets.tolist() == text_shards.source.offsets.tolist()
+def test_no_dropout_leaves_every_token_alone(bpe, tokenised):
+    found = BpeDropout(bpe, 0.0, seed=1).apply(tokenised.source, np.random.default_rng(1))
+    assert found.ids.tolist() == tokenised.source.ids.tolist()
+    assert found.offsets.tolist() == tokenised.source.offsets.tolist()
 
 
-def test_dropout_of_everything_leaves_bytes(bpe, text_shards):
-    found = BpeDropout(bpe, 1.0 - 1e-12, seed=1).apply(text_shards.source, np.random.default_rng(1))
+def test_dropout_of_everything_leaves_bytes(bpe, tokenised):
+    found = BpeDropout(bpe, 1.0 - 1e-12, seed=1).apply(tokenised.source, np.random.default_rng(1))
     assert found.lengths.tolist() == [len(" " + source) for source, _ in TEXTS]
 
 
-def test_dropout_never_makes_a_special_token(bpe, text_shards):
-    found = BpeDropout(bpe, 0.5, seed=1).apply(text_shards.target, np.random.default_rng(1))
+def test_dropout_never_makes_a_special_token(bpe, tokenised):
+    found = BpeDropout(bpe, 0.5, seed=1).apply(tokenised.target, np.random.default_rng(1))
     assert found.ids.min() > END
     assert found.ids.max() < bpe.size
 
 
-def test_a_pair_that_dropout_makes_too_long_stays_as_it_was_on_both_sides(bpe, text_shards, small_windows):
-    longest = int(max(text_shards.source.lengths.max(), text_shards.target.lengths.max())) + 1
-    found = dropped(bpe, text_shards, 0.9, max_length=longest)
+def test_a_pair_that_dropout_makes_too_long_stays_as_it_was_on_both_sides(bpe, tokenised, small_windows):
+    longest = int(max(tokenised.source.lengths.max(), tokenised.target.lengths.max())) + 1
+    found = dropped(bpe, tokenised, 0.9, max_length=longest)
     assert found.too_long == 0
-    pairs = [pair for batch in one_epoch(found) for pair in unpack(batch)][: len(TEXTS)]
+    pairs = [pair for batch in one_epoch(found) for pair in unpack_pairs(batch)][: len(TEXTS)]
     assert Counter(decoded(bpe, pairs)) == Counter(TEXTS)
     assert max(len(side) for pair in pairs for side in pair) < longest
     originals = [
-        tuple(tuple(side[i].tolist()) for side in (text_shards.source, text_shards.target)) for i in range(len(TEXTS))
+        tuple(tuple(side[i].tolist()) for side in (tokenised.source, tokenised.target)) for i in range(len(TEXTS))
     ]
     uncut = dict(zip(TEXTS, originals, strict=True))
     changed = [
@@ -418,43 +297,16 @@ def test_a_pair_that_dropout_makes_too_long_stays_as_it_was_on_both_sides(bpe, t
 APART = Rectangle(rows=4, source_length=48, target_length=48, apart=True)
 
 
-def test_apart_an_epoch_holds_every_pair_once_and_one_a_row(small_windows):
-    pairs = random_pairs(500)
-    found = []
-    for batch, _ in stream(pairs, APART).batches(DataState()):
-        assert int(batch.source_segments_BS.max()) == 1
-        found += unpack(batch)
-        if len(found) == 500:
-            break
-    assert Counter(found) == Counter(pairs)
-
-
-def test_apart_there_are_few_shapes_of_as_many_positions(small_windows):
-    batches = itertools.islice(stream(random_pairs(500), APART).batches(DataState()), 60)
-    shapes = {tuple(batch.source_BS.shape) for batch, _ in batches}
-    assert 2 < len(shapes) <= 6
-    assert all(rows == 4 * 48 // length for rows, length in shapes)
-
-
-def test_apart_a_stream_goes_on_where_it_was_left(small_windows):
-    pairs = random_pairs(300)
-    whole = list(itertools.islice(stream(pairs, APART).batches(DataState()), 40))
-    for left in (1, 7, 20, 33):
-        rest = itertools.islice(stream(pairs, APART).batches(whole[left - 1][1]), 40 - left)
-        for (expected, _), (found, _) in zip(whole[left:], rest, strict=True):
-            assert equal(expected, found)
-
-
 def test_apart_in_order_holds_every_pair_once(small_windows):
     pairs = random_pairs(150)
-    found = list(in_order(as_shards(pairs), APART))
-    assert Counter(pair for batch in found for pair in unpack(batch)) == Counter(pairs)
+    found = list(in_order(tokenised_pairs(pairs), APART))
+    assert Counter(pair for batch in found for pair in unpack_pairs(batch)) == Counter(pairs)
 
 
 def test_apart_most_positions_are_used():
     pairs = random_pairs(4000)
     endless = stream(pairs, Rectangle(32, 48, 48, apart=True)).batches(DataState())
     batches = [batch for batch, _ in itertools.islice(endless, 60)]
-    used = sum(len(unpack(batch)) for batch in batches)
+    used = sum(len(unpack_pairs(batch)) for batch in batches)
     empty_rows = sum(int((batch.target_segments_BT.max(1).values == 0).sum()) for batch in batches)
     assert empty_rows < 0.05 * (used + empty_rows)

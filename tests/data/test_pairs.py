@@ -9,18 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from regard.settings import DataSettings
-from regard.data.pairs import (
-    LONGEST_LINE,
-    file_groups,
-    not_empty,
-    read_aligned,
-    read_lines,
-    read_tsv,
-    splits,
-    which_split,
-)
-from regard.errors import RegardError
+from expect import error_of
+from regard.data.lines import LONGEST_LINE, read_lines
+from regard.data.pairs import not_empty, pair_files, pair_source, pair_splits, read_aligned, read_tsv
+from regard.data.splits import Division
+from regard.settings import PairData
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("Größe 句子 🙂", "naïve Ωmega")]
 
@@ -37,16 +30,8 @@ def write_aligned(folder: Path, name: str = "train", pairs=PAIRS, **form) -> lis
     return [f"{name}.en", f"{name}.de"]
 
 
-def settings(folder: Path, **values) -> DataSettings:
-    return DataSettings(root=str(folder), **values)
-
-
-def error_of(read, *arguments) -> RegardError:
-    """The error of reading all that `read(*arguments)` gives."""
-    with pytest.raises(RegardError) as caught:
-        list(read(*arguments))
-    assert all(part.strip() for part in (caught.value.what, caught.value.why, caught.value.fix))
-    return caught.value
+def settings(folder: Path, **values) -> PairData:
+    return PairData(root=str(folder), **values)
 
 
 # --- Forms of files --------------------------------------------------------------------------------------
@@ -55,13 +40,13 @@ def error_of(read, *arguments) -> RegardError:
 def test_aligned_files_give_line_n_with_line_n(tmp_path):
     train = write_aligned(tmp_path)
     named = settings(tmp_path, train=train, valid=train, test=train)
-    assert {name: list(source) for name, source in splits(named).items()} == dict.fromkeys(
+    assert {name: list(source) for name, source in pair_splits(named).items()} == dict.fromkeys(
         ("train", "valid", "test"), PAIRS
     )
 
 
 def test_reading_twice_gives_the_same(tmp_path):
-    source = splits(settings(tmp_path, train=write_aligned(tmp_path), held_out=0.0))["train"]
+    source = pair_splits(settings(tmp_path, train=write_aligned(tmp_path), held_out=0.0))["train"]
     assert list(source) == list(source) == PAIRS
 
 
@@ -111,7 +96,7 @@ def test_gzipped_files_read_like_plain_ones(tmp_path):
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
 def test_a_tsv_gives_the_columns_asked_for(tmp_path, columns, expected, name):
     write(tmp_path / name, ["en\tde\tfr", "en\tde\tfr\tmore"], end="\r\n")
-    source = splits(settings(tmp_path, train=[name], columns=columns, held_out=0.0))["train"]
+    source = pair_splits(settings(tmp_path, train=[name], columns=columns, held_out=0.0))["train"]
     assert list(source) == [expected, expected]
 
 
@@ -131,31 +116,40 @@ def test_an_unreadable_line_of_a_tsv_can_be_skipped(tmp_path):
 def test_several_corpora_follow_one_another(tmp_path):
     first = write_aligned(tmp_path, "first", PAIRS[:1])
     write(tmp_path / "second.tsv", ["\t".join(pair) for pair in PAIRS[1:]])
-    source = splits(settings(tmp_path, train=[first, ["second.tsv"]], held_out=0.0))["train"]
+    source = pair_splits(settings(tmp_path, train=[first, ["second.tsv"]], held_out=0.0))["train"]
     assert list(source) == PAIRS
 
 
 def test_absolute_paths_do_not_start_at_the_root(tmp_path):
     write_aligned(tmp_path)
     train = [str(tmp_path / "train.en"), str(tmp_path / "train.de")]
-    assert list(splits(settings(Path("/nowhere"), train=train, held_out=0.0))["train"]) == PAIRS
+    assert list(pair_splits(settings(Path("/nowhere"), train=train, held_out=0.0))["train"]) == PAIRS
 
 
-def test_file_groups_tells_one_corpus_from_several():
-    assert file_groups([], "r", "data.train") == ()
-    assert file_groups(["a", "b"], "r", "data.train") == ((Path("r/a"), Path("r/b")),)
-    assert file_groups([["a", "b"], ["c"]], "r", "data.train") == ((Path("r/a"), Path("r/b")), (Path("r/c"),))
+def test_one_corpus_is_told_from_several(tmp_path):
+    a, b, c = (write(tmp_path / name, ["x"]) for name in "abc")
+    assert pair_files([], str(tmp_path), "data.train") == ()
+    assert pair_files(["a", "b"], str(tmp_path), "data.train") == ((a, b),)
+    assert pair_files([["a", "b"], ["c"]], str(tmp_path), "data.train") == ((a, b), (c,))
+
+
+def test_other_files_are_read_as_the_settings_say_from_where_the_command_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "other.tsv", ["x\ten\tde"])
+    built_in = PairData(root="/nowhere", sample="english-german", columns=[1, 2])
+    assert list(pair_source(["other.tsv"], built_in)) == [("en", "de")]
+    assert "gone.tsv" in error_of(pair_source, ["gone.tsv"], built_in).what
 
 
 @pytest.mark.parametrize(("listed", "count"), [(["a", "b", "c"], 3), ([["a"], []], 0), ([["a", "b", "c"]], 3)])
 def test_a_corpus_of_none_or_three_files_is_refused_by_key(listed, count):
-    error = error_of(file_groups, listed, ".", "data.valid")
+    error = error_of(pair_files, listed, ".", "data.valid")
     assert "data.valid" in error.what
     assert str(count) in error.what
 
 
 def test_the_built_in_corpus_needs_no_files():
-    sources = splits(DataSettings(sample="english-german"))
+    sources = pair_splits(PairData(sample="english-german"))
     assert len(list(sources["train"])) == 31_000
     assert not {s for s, _ in sources["train"]} & ({s for s, _ in sources["valid"]} | {s for s, _ in sources["test"]})
 
@@ -171,7 +165,7 @@ def test_pairs_with_an_empty_side_can_be_left_out():
 
 
 def test_no_training_data_says_which_key_to_set():
-    error = error_of(splits, DataSettings())
+    error = error_of(pair_splits, PairData())
     assert "data.train" in error.fix
 
 
@@ -179,7 +173,7 @@ def test_no_training_data_says_which_key_to_set():
 def test_a_missing_file_is_named_with_the_folder_before_anything_is_read(tmp_path, key):
     train = write_aligned(tmp_path)
     named = {"train": train, "valid": train, "test": train} | {key: ["train.en", "gone.de"]}
-    error = error_of(splits, settings(tmp_path, **named))
+    error = error_of(pair_splits, settings(tmp_path, **named))
     assert str(tmp_path / "gone.de") in error.what
     assert str(tmp_path) in error.why
 
@@ -187,7 +181,7 @@ def test_a_missing_file_is_named_with_the_folder_before_anything_is_read(tmp_pat
 def test_a_folder_in_place_of_a_file_counts_as_missing(tmp_path):
     (tmp_path / "gone.de").mkdir()
     write_aligned(tmp_path)
-    error = error_of(splits, settings(tmp_path, train=["train.en", "gone.de"]))
+    error = error_of(pair_splits, settings(tmp_path, train=["train.en", "gone.de"]))
     assert "gone.de" in error.what
 
 
@@ -227,13 +221,13 @@ def test_skipping_bad_lines_keeps_the_others_aligned(tmp_path):
     write(tmp_path / "a.de", targets)
     named = settings(tmp_path, train=["a.en", "a.de"], bad_lines="skip", held_out=0.0)
     good = [n for n in range(count) if n not in (0, 3, 7, 11, count - 1)]
-    assert list(splits(named)["train"]) == [(f"s{n}", f"t{n}") for n in good]
+    assert list(pair_splits(named)["train"]) == [(f"s{n}", f"t{n}") for n in good]
 
 
 def test_a_bad_line_stops_the_reading_unless_it_is_to_be_skipped(tmp_path):
     write(tmp_path / "a.en", [b"fine", b"\xff"])
     write(tmp_path / "a.de", [b"gut", b"gut"])
-    source = splits(settings(tmp_path, train=["a.en", "a.de"], held_out=0.0))["train"]
+    source = pair_splits(settings(tmp_path, train=["a.en", "a.de"], held_out=0.0))["train"]
     assert "Line 2" in error_of(list, source).what
 
 
@@ -300,14 +294,14 @@ MANY = [(f"sentence {n % 4000}", f"Satz {n}") for n in range(6000)]  # a third o
 @pytest.fixture
 def divided(tmp_path) -> dict[str, list[tuple[str, str]]]:
     train = write_aligned(tmp_path, pairs=MANY)
-    return {name: list(source) for name, source in splits(settings(tmp_path, train=train, held_out=0.1)).items()}
+    return {name: list(source) for name, source in pair_splits(settings(tmp_path, train=train, held_out=0.1)).items()}
 
 
-def test_every_pair_falls_on_exactly_one_side(divided):
+def test_every_pair_falls_into_exactly_one_split(divided):
     assert Counter(pair for pairs in divided.values() for pair in pairs) == Counter(MANY)
 
 
-def test_no_source_sentence_is_on_two_sides(divided):
+def test_no_source_sentence_is_in_two_splits(divided):
     sides = [{source for source, _ in pairs} for pairs in divided.values()]
     assert all(sides)
     assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
@@ -319,24 +313,25 @@ def test_the_shares_are_about_what_was_asked_for(divided):
     assert abs(len(divided["test"]) / len(MANY) - 0.1) < 0.02
 
 
-def test_the_order_of_the_file_is_kept_on_every_side(divided):
-    place = {pair: index for index, pair in enumerate(MANY)}
+def test_the_order_of_the_file_is_kept_in_every_split(divided):
+    index_of = {pair: index for index, pair in enumerate(MANY)}
     for pairs in divided.values():
-        places = [place[pair] for pair in pairs]
-        assert places == sorted(places)
+        indices = [index_of[pair] for pair in pairs]
+        assert indices == sorted(indices)
 
 
 def test_the_split_is_the_same_every_time_and_does_not_move_when_the_corpus_grows(tmp_path, divided):
     train = write_aligned(tmp_path, "more", pairs=[("new", "neu"), *reversed(MANY)])
-    again = splits(settings(tmp_path, train=train, held_out=0.1))
+    again = pair_splits(settings(tmp_path, train=train, held_out=0.1))
     for name, pairs in divided.items():
         assert set(pairs) <= set(again[name])
 
 
-def test_which_split_never_changes():
+def test_the_split_of_a_sentence_never_changes():
     """A change here moves sentences of finished runs from test to train."""
-    found = [which_split(f"sentence {n}", 0.2) for n in range(12)]
-    assert " ".join(found) == "train valid test test valid train train train train train valid valid"
+    division = Division(("valid", "test"), 0.2)
+    splits = [division.split(f"sentence {n}") for n in range(12)]
+    assert " ".join(splits) == "train valid test test valid train train train train train valid valid"
 
 
 @pytest.mark.parametrize("named", ["valid", "test"])
@@ -344,7 +339,7 @@ def test_when_one_split_is_named_only_the_other_is_held_out(tmp_path, named):
     train = write_aligned(tmp_path, pairs=MANY)
     other = {"valid": "test", "test": "valid"}[named]
     extra = {named: write_aligned(tmp_path, "extra", PAIRS)}
-    sources = splits(settings(tmp_path, train=train, held_out=0.1, **extra))
+    sources = pair_splits(settings(tmp_path, train=train, held_out=0.1, **extra))
     assert list(sources[named]) == PAIRS
     assert Counter([*sources["train"], *sources[other]]) == Counter(MANY)
     assert abs(len(list(sources[other])) / len(MANY) - 0.1) < 0.02
@@ -353,7 +348,7 @@ def test_when_one_split_is_named_only_the_other_is_held_out(tmp_path, named):
 def test_nothing_is_held_out_when_both_are_named(tmp_path):
     train = write_aligned(tmp_path, pairs=MANY)
     extra = write_aligned(tmp_path, "extra", PAIRS)
-    sources = splits(settings(tmp_path, train=train, valid=extra, test=extra, held_out=0.3))
+    sources = pair_splits(settings(tmp_path, train=train, valid=extra, test=extra, held_out=0.3))
     assert list(sources["train"]) == MANY
 
 
@@ -363,9 +358,9 @@ def test_nothing_is_held_out_when_both_are_named(tmp_path):
 def test_the_fingerprint_stays_while_the_text_does(tmp_path):
     train = write_aligned(tmp_path)
     named = settings(tmp_path, train=train)
-    first = {name: source.fingerprint for name, source in splits(named).items()}
+    first = {name: source.fingerprint for name, source in pair_splits(named).items()}
     write_aligned(tmp_path)
-    assert {name: source.fingerprint for name, source in splits(named).items()} == first
+    assert {name: source.fingerprint for name, source in pair_splits(named).items()} == first
     assert len(set(first.values())) == 3
 
 
@@ -380,7 +375,7 @@ def test_the_fingerprint_changes_with_the_text_and_with_how_it_is_read(tmp_path)
         settings(tmp_path, train=train, bad_lines="skip"),
         settings(tmp_path, train=train, valid=train),
     ]
-    prints = {splits(way)["train"].fingerprint for way in ways}
+    prints = {pair_splits(way)["train"].fingerprint for way in ways}
     write_aligned(tmp_path, pairs=[("a\tb", "c\td"), ("e\tf", "g\tH")])
-    prints.add(splits(ways[0])["train"].fingerprint)
+    prints.add(pair_splits(ways[0])["train"].fingerprint)
     assert len(prints) == len(ways) + 1

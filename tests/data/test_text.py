@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from regard.settings import DataSettings
 from regard.data import text
-from regard.data.text import TextSource
+from regard.data.text import TextSource, text_source
 from regard.errors import RegardError, UsageError
+from regard.settings import TextData
 
 
 def source(folder: Path, listed: str | list[str], **settings) -> TextSource:
-    return TextSource.of(listed, DataSettings(root=str(folder), **settings))
+    return text_source(listed, TextData(root=str(folder), **settings))
 
 
 def documents(found: TextSource) -> list[bytes]:
@@ -81,8 +81,8 @@ def test_a_folder_without_text_and_an_empty_list_are_errors(tmp_path, listed):
 
 
 def test_a_list_within_a_list_is_an_error(tmp_path):
-    with pytest.raises(UsageError, match="another list"):
-        TextSource.of([["a.txt"]], DataSettings(root=str(tmp_path)))
+    with pytest.raises(UsageError, match="list within a list"):
+        text_source([["a.txt"]], TextData(root=str(tmp_path)))
 
 
 # --- Pieces ----------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batch import Batch, DataState
-from regard.data.text_batches import NextTokenStream, documents, in_order, rows_of
+from regard.data.batch import DataState
+from regard.data.text_batches import NextTokenStream, cut_rows, documents, in_order
 from regard.data.tokenizers import END, PAD
 from regard.errors import RegardError
 
@@ -29,18 +29,14 @@ def first_tokens(found: NextTokenStream, epoch: int) -> list[int]:
     return [int(batch.tokens_BT[0, 0]) - 3 for batch, _ in taken]
 
 
-def equal(left: Batch, right: Batch) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(left.tensors(), right.tensors(), strict=True))
-
-
 # --- Training --------------------------------------------------------------------------------------------
 
 
 def test_rows_are_running_text_and_labels_the_next_tokens():
     for batch, _ in itertools.islice(stream().batches(DataState()), 40):
-        assert batch.tokens_BT.shape == batch.labels_BT.shape == (3, LENGTH)
+        assert batch.tokens_BT.shape == batch.labels.shape == (3, LENGTH)
         assert batch.tokens_BT.dtype == torch.int64
-        assert torch.equal(batch.labels_BT, batch.tokens_BT + 1)
+        assert torch.equal(batch.labels, batch.tokens_BT + 1)
         assert torch.equal(batch.tokens_BT - batch.tokens_BT[:, :1], torch.arange(LENGTH).expand(3, -1))
         assert batch.targets == 3 * LENGTH
 
@@ -57,53 +53,10 @@ def test_an_epoch_holds_every_row_once():
         assert len(IDS) - max(starts) <= 3 * LENGTH
 
 
-def test_the_rows_follow_each_other_over_batches_and_epochs():
-    found = stream(rows=5)
-    assert found.rows_in_epoch % 5
-    expected = [start for epoch in range(4) for start in first_tokens(found, epoch)]
-    taken = itertools.islice(found.batches(DataState()), len(expected) // 5)
-    starts = [int(row[0]) - 3 for batch, _ in taken for row in batch.tokens_BT]
-    assert starts == expected[: len(starts)]
-
-
-def test_epochs_and_seeds_have_different_offsets_and_orders():
-    runs = {(seed, epoch): first_tokens(stream(seed=seed), epoch) for seed in range(3) for epoch in range(8)}
-    for seed in range(3):
-        assert len({min(runs[seed, epoch]) for epoch in range(8)}) >= 4
-    orders = {tuple(start // LENGTH for start in starts) for starts in runs.values()}
-    assert len(orders) == len(runs)
-    assert first_tokens(stream(seed=2), 3) == runs[2, 3]
-
-
-def test_the_stream_goes_on_identically_from_any_state():
-    straight = list(itertools.islice(stream(rows=5).batches(DataState()), 30))
-    assert straight[-1][1].epoch >= 3
-    for place, (_, state) in enumerate(straight[:-3]):
-        resumed = itertools.islice(stream(rows=5).batches(state), 3)
-        for (batch, after), (expected, expected_after) in zip(resumed, straight[place + 1 : place + 4], strict=True):
-            assert equal(batch, expected)
-            assert after == expected_after
-
-
-def test_the_order_does_not_depend_on_how_many_rows_a_batch_has():
-    def rows(count: int) -> list[list[int]]:
-        taken = itertools.islice(stream(rows=count).batches(DataState()), 60 // count)
-        return [row.tolist() for batch, _ in taken for row in batch.tokens_BT]
-
-    assert rows(1) == rows(2) == rows(5) == rows(60)
-
-
-def test_a_batch_larger_than_the_text_takes_it_several_times():
-    found = stream(rows=100)
-    batch, state = next(found.batches(DataState()))
-    assert batch.tokens_BT.shape == (100, LENGTH)
-    assert state == DataState(100 // found.rows_in_epoch, 0, 100 % found.rows_in_epoch)
-
-
 def test_the_shortest_text_that_is_enough_and_one_token_less():
     for seed in range(20):  # whatever the offset, the last label is inside the text
         batch, _ = next(stream(rows=1, seed=seed, ids=IDS[: 2 * LENGTH + 1]).batches(DataState()))
-        assert torch.equal(batch.labels_BT, batch.tokens_BT + 1)
+        assert torch.equal(batch.labels, batch.tokens_BT + 1)
     with pytest.raises(RegardError) as caught:
         stream(ids=IDS[: 2 * LENGTH])
     assert "16 tokens" in caught.value.why
@@ -118,12 +71,12 @@ def test_the_shortest_text_that_is_enough_and_one_token_less():
 def test_in_order_predicts_every_token_but_the_first_once(rows, count):
     ids = IDS[:count]
     batches = list(in_order(ids, rows, LENGTH))
-    labels = torch.cat([batch.labels_BT.flatten() for batch in batches])
+    labels = torch.cat([batch.labels.flatten() for batch in batches])
     assert labels[labels != PAD].tolist() == ids[1:].tolist()
     assert sum(batch.targets for batch in batches) == count - 1
     for batch in batches:
-        real = batch.labels_BT != PAD
-        assert torch.equal(batch.labels_BT[real], batch.tokens_BT[real] + 1)
+        real = batch.labels != PAD
+        assert torch.equal(batch.labels[real], batch.tokens_BT[real] + 1)
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -131,9 +84,9 @@ def test_in_order_of_nothing_to_predict_is_nothing(count):
     assert list(in_order(IDS[:count], 3, LENGTH)) == []
 
 
-def test_rows_of_pads_what_lies_beyond_the_end():
+def test_cut_rows_pads_what_lies_beyond_the_end():
     ids = np.array([10, 11, 12, 13, 14], np.uint16)
-    found = rows_of(ids, [0, 3, 4, 5], 4)
+    found = cut_rows(ids, np.array([0, 3, 4, 5]), 4)
     assert found.tolist() == [[10, 11, 12, 13], [13, 14, PAD, PAD], [14, PAD, PAD, PAD], [PAD] * 4]
     assert found.dtype == np.int64
 

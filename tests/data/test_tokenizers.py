@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.settings import TokenizerSettings
 from regard.data.samples import english_german
 from regard.data.tokenizers import END, PAD, SPECIALS, START, TextTokenizer, train_tokenizer
 from regard.errors import RegardError
+from regard.settings import TokenizerSettings
 
 KINDS = ["bpe", "word", "character", "byte"]
 SENTENCES = [text for pair in english_german.pairs(600, seed=3) for text in pair]

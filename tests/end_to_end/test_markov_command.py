@@ -161,7 +161,7 @@ def test_a_score_of_another_text_counts_what_is_unknown(text: Path, tmp_path: Pa
 MISTAKES = {
     "missing file": (["no.txt"], ("'no.txt' is missing", "Check the path"), 1),
     "folder": (["{bad}"], ("is a folder",), 1),
-    "empty text": (["{bad}/empty.txt"], ("empty.txt' has no words", "one sentence a line"), 1),
+    "empty text": (["{bad}/empty.txt"], ("empty.txt' has no words", "one sentence per line"), 1),
     "empty input": (["-"], ("Standard input has no words",), 1),
     "punctuation": (["{bad}/marks.txt"], ("has no words",), 1),
     "text that is not UTF-8": (["{bad}/latin.txt"], ("Line 2 of", "not valid UTF-8", "convert"), 1),

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from regard.settings import ModelSettings
-from regard.evaluation.probe import commonest, means_of_layers, probe
+from regard.data.image_cache import Images
+from regard.errors import RegardError
+from regard.evaluation.probe import commonest, layer_features, probe, probe_layers, probe_table
 from regard.models.causal import Causal
+from regard.settings import CausalModel
 
 
 def features(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,19 +40,51 @@ def test_what_the_commonest_class_of_training_gives():
     assert commonest(np.array([3, 3, 1]), np.array([3, 1, 1, 1])) == pytest.approx(25.0)
 
 
-def test_the_means_are_of_the_embedding_and_of_every_block():
+def images(labels: np.ndarray, seed: int) -> Images:
+    """Noise whose first two pixels tell the class, where there is one."""
+    pixels_NHWC = np.random.default_rng(seed).integers(0, 256, (len(labels), 2, 2, 1), np.uint8)
+    pixels_NHWC[:, 0, :, 0] = 200 * np.stack([labels % 2, labels // 2], 1).clip(0)
+    return Images(pixels_NHWC, labels, [str(n) for n in range(len(labels))])
+
+
+def pixels_and_their_noise(pixels_NHWC: np.ndarray) -> list[np.ndarray]:
+    flat = pixels_NHWC.reshape(len(pixels_NHWC), -1).astype(np.float32)
+    return [flat[:, 2:], flat]
+
+
+def test_only_labelled_images_are_probed_and_always_the_same():
+    labels = np.random.default_rng(7).integers(-1, 4, 300)
+    train, test = images(labels, 1), images(labels[::-1].copy(), 2)
+    result = probe_layers(pixels_and_their_noise, train, test, seed=1, most_train=200)
+    assert result == probe_layers(pixels_and_their_noise, train, test, seed=1, most_train=200)
+    assert (result["train_images"], result["test_images"]) == (200, int((labels >= 0).sum()))
+    assert [each["layer"] for each in result["layers"]] == [0, 1] and result["best_layer"] == 1
+    assert result["layers"][0]["accuracy"] < 45 < 95 < result["layers"][1]["accuracy"]
+    rows = [line.split() for line in probe_table(result).splitlines()[3:]]
+    assert [row[-1] for row in rows[:2]] == [rows[0][-1], "best"] and rows[0][:2] == ["0", "(embedding)"]
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "why"),
+    [([-1, -1], [0, 1], "None of them has a label"), ([1, 1], [0, 1], "one class"), ([0, 1], [-1], "No test image")],
+)
+def test_images_without_classes_are_refused(train, test, why):
+    with pytest.raises(RegardError, match=why):
+        probe_layers(pixels_and_their_noise, images(np.array(train), 1), images(np.array(test), 2), seed=1)
+
+
+def test_the_features_are_the_means_of_the_embedding_and_of_every_block():
     torch.manual_seed(1)
-    settings = ModelSettings(layers=3, width=16, heads=2, feedforward=32, dropout=0.0, norm="pre")
+    settings = CausalModel(layers=3, width=16, heads=2, feedforward=32, dropout=0.0, norm="pre")
     model = Causal(settings, 20).eval()
     tokens = torch.randint(0, 20, (4, 9))
-    with torch.no_grad(), means_of_layers(model.trunk.layers) as means:
-        model(tokens)
+    means = layer_features(model.trunk.layers, map(model, tokens.split(3)))
     with torch.no_grad():
-        model(tokens)  # nothing is kept any more
+        model(tokens)  # the hooks are gone
         x = model.trunk.embedding(tokens, torch.arange(9)[None])
         expected = [x.mean(1)]
         context = model.trunk._context(tokens, None, None)
         for block in model.trunk.blocks:
             x = block(x, context)
             expected.append(x.mean(1))
-    torch.testing.assert_close(torch.stack(means), torch.stack(expected))
+    np.testing.assert_allclose(np.stack(means), torch.stack(expected), atol=1e-6)

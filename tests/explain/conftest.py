@@ -1,28 +1,22 @@
-"""What several tests of pictures need."""
+"""What several tests of figures need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 
 @pytest.fixture
-def figures_saved_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], list[Figure]]:
-    """A list to which every figure is added that a module saves from now on."""
+def saved_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """A list to which every figure is added that is saved from now on."""
+    figures: list[Figure] = []
+    original = Figure.savefig
 
-    def keep_those_of(module: ModuleType) -> list[Figure]:
-        figures: list[Figure] = []
-        original = module.save
+    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
+        figures.append(figure)
+        original(figure, *arguments, **options)
 
-        def keep(figure: Figure, path: Path) -> None:
-            figures.append(figure)
-            original(figure, path)
-
-        monkeypatch.setattr(module, "save", keep)
-        return figures
-
-    return keep_those_of
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures

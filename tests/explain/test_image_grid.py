@@ -1,9 +1,10 @@
-"""Many images in one picture: each in its place, no pixel blurred."""
+"""Many images in one: each in its cell, no pixel blurred."""
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from regard.explain.completions import save_completions
 from regard.explain.image_grid import APART, GAP, LINE, VISIBLE, save_grid
 
 
@@ -16,7 +17,7 @@ def read(path) -> np.ndarray:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_image_stands_in_its_place_and_every_pixel_is_a_square(tmp_path, channels):
+def test_every_image_stands_in_its_cell_and_every_pixel_is_a_square(tmp_path, channels):
     images = random_images(5, 3, 4, channels)
     save_grid(images, tmp_path / "grid.png", columns=2, scale=6)
     picture = read(tmp_path / "grid.png")
@@ -89,3 +90,14 @@ def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(OSError):
         save_grid(random_images(1, 8, 8, 1), tmp_path / "grid.png")
     assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
+
+
+def test_a_completed_image_stands_beside_what_was_given_and_what_was_kept(tmp_path):
+    given, completed = random_images(2, 100, 100, 1), 255 - random_images(6, 100, 100, 1).reshape(2, 3, 100, 100, 1)
+    save_completions(list(given), completed, kept_rows=40, path=tmp_path / "grid.png")
+    picture = read(tmp_path / "grid.png")[..., :1]
+    for row in range(2):
+        kept = np.concatenate([completed[row, 0, :40], np.full((60, 100, 1), 128)])
+        for column, image in enumerate([given[row], kept, *completed[row]]):
+            x, y = GAP + column * (100 + GAP), GAP + LINE + row * (100 + GAP + LINE)
+            assert (picture[y : y + 100, x : x + 100] == image).all()

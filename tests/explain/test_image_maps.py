@@ -1,4 +1,4 @@
-"""The picture of attention over an image: every head in its place, little of it empty, and what is left out is said."""
+"""The figure of attention over an image: every head once, little of it empty, and what is left out is said."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
 
+from regard.errors import RegardError
 from regard.explain import image_maps
-from regard.explain.image_maps import MOST_HEADS, MOST_LAYERS, columns_for, draw_maps, left_out
-from regard.explain.rollout import AttentionMaps
+from regard.explain.image_maps import MOST_HEADS, columns_for, draw_image_maps, draw_maps, left_out
+from regard.explain.rollout import AttentionMaps, attention_maps
+from regard.models.vision import VisionTransformer
+from regard.settings import ImageModel
 
 
 def maps_of(heads: Sequence[int]) -> AttentionMaps:
@@ -28,15 +30,13 @@ def black(height: int, width: int) -> np.ndarray:
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, figures_saved_by):
-    """Draws the maps of so many heads in each layer, and gives the figure."""
-    figures = figures_saved_by(image_maps)
+def drawn(tmp_path: Path, saved_figures: list[Figure]):
+    """Draws the maps of this many heads in each layer, and returns the figure."""
 
     def draw(heads: Sequence[int], pixels_HWC: np.ndarray | None = None, title: str = "3.png: 3") -> Figure:
         pixels_HWC = black(8, 8) if pixels_HWC is None else pixels_HWC
         draw_maps(pixels_HWC, maps_of(heads), title, tmp_path / "map.png")
-        assert not plt.get_fignums()
-        return figures[-1]
+        return saved_figures[-1]
 
     return draw
 
@@ -45,8 +45,8 @@ def written(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def places(figure: Figure, text: str) -> list[tuple[float, float]]:
-    return [found.get_position() for found in figure.axes[0].texts if found.get_text() == text]
+def positions(figure: Figure, text: str) -> list[tuple[float, float]]:
+    return [label.get_position() for label in figure.axes[0].texts if label.get_text() == text]
 
 
 def share_of_white(path: Path) -> float:
@@ -68,12 +68,13 @@ def test_what_is_left_out_is_said_and_what_is_not_is_not():
     assert left_out([20, *[4] * 24]) == "drawn: the last 24 of 25 layers"
 
 
-def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_the_title_says_so(drawn):
-    found = written(drawn([MOST_HEADS + 4] * (MOST_LAYERS + 2)))
-    assert f"the last {MOST_LAYERS} of {MOST_LAYERS + 2} layers, {MOST_HEADS} of {MOST_HEADS + 4} heads" in found[0]
-    layers = [text for text in found if text.startswith("layer")]
-    assert layers == [f"layer {number}" for number in range(3, MOST_LAYERS + 3)]
-    assert found.count(f"head {MOST_HEADS}") == MOST_LAYERS and f"head {MOST_HEADS + 1}" not in found
+def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_the_title_says_so(drawn, monkeypatch):
+    monkeypatch.setattr(image_maps, "MOST_LAYERS", 3)
+    monkeypatch.setattr(image_maps, "MOST_HEADS", 2)
+    texts = written(drawn([6] * 5))
+    assert "the last 3 of 5 layers, 2 of 6 heads" in texts[0]
+    assert [text for text in texts if text.startswith("layer")] == ["layer 3", "layer 4", "layer 5"]
+    assert texts.count("head 2") == 3 and "head 3" not in texts
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (8, 16), (16, 8), (4, 16), (24, 8)])
@@ -123,8 +124,8 @@ def test_little_of_the_picture_of_a_swin_is_empty(drawn, tmp_path):
 
 def test_wrapped_heads_stay_with_their_layer(drawn):
     figure = drawn([2, 16, 2])
-    middle = [places(figure, f"layer {layer}")[0][1] for layer in (1, 2, 3)]
-    rows = sorted({round(places(figure, f"head {head}")[-1][1], 3) for head in range(3, 17)})
+    middle = [positions(figure, f"layer {layer}")[0][1] for layer in (1, 2, 3)]
+    rows = sorted({round(positions(figure, f"head {head}")[-1][1], 3) for head in range(3, 17)})
     assert len(rows) > 1
     assert middle[0] < rows[0] < middle[1] < rows[-1] < middle[2]
 
@@ -137,3 +138,18 @@ def test_any_name_can_be_in_the_title_and_none_runs_out_of_the_picture(drawn, na
     box = figure.axes[0].texts[0].get_window_extent(dpi=150)
     assert box.x1 <= 150 * figure.get_size_inches()[0]
     assert "12.0%" in written(figure)[0]
+
+
+def test_a_model_without_attention_is_refused(tmp_path):
+    with pytest.raises(RegardError, match="The model has none"):
+        draw_image_maps(torch.nn.Linear(8, 8), torch.zeros(1, 8, 8), black(8, 8), "3.png", tmp_path / "map.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_maps_of_a_model_are_those_of_its_rollout(tmp_path, saved_figures):
+    torch.manual_seed(1)
+    model = VisionTransformer(ImageModel(layers=2, width=16, heads=2, feedforward=16, patch=4), 8, 8, 1, 3).eval()
+    image_CHW = torch.randn(1, 8, 8)
+    maps = draw_image_maps(model, image_CHW, black(8, 8), "3.png: 3", tmp_path / "map.png")
+    torch.testing.assert_close(maps.rollout_RS, attention_maps(model, image_CHW).rollout_RS)
+    assert written(saved_figures[-1]).count("head 2") == 2

@@ -1,4 +1,4 @@
-"""The picture of the worst mistakes: each with its classes and the name of its file."""
+"""The figure of the worst mistakes: each with its classes and the name of its file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
 
-from regard.explain import mistakes
-from regard.explain.mistakes import Mistake, draw_mistakes, shortened
+from regard.explain.figures import shortened
+from regard.explain.mistakes import Mistake, draw_mistakes
 
 
 def mistake(name: str, shape: tuple[int, int] = (8, 8), true: str = "cat", guessed: str = "dog") -> Mistake:
@@ -20,14 +19,12 @@ def mistake(name: str, shape: tuple[int, int] = (8, 8), true: str = "cat", guess
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, figures_saved_by):
-    """Draws mistakes, and gives the figure."""
-    figures = figures_saved_by(mistakes)
+def drawn(tmp_path: Path, saved_figures: list[Figure]):
+    """Draws mistakes, and returns the figure."""
 
-    def draw(*found: Mistake) -> Figure:
-        draw_mistakes(found, tmp_path / "mistakes.png")
-        assert not plt.get_fignums()
-        return figures[-1]
+    def draw(*mistakes: Mistake) -> Figure:
+        draw_mistakes(mistakes, tmp_path / "mistakes.png")
+        return saved_figures[-1]
 
     return draw
 
@@ -60,7 +57,7 @@ def test_long_names_do_not_run_into_each_other(drawn):
         assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_a_dollar_sign_is_no_formula(drawn):
+def test_a_dollar_sign_starts_no_formula(drawn):
     figure = drawn(mistake("cat/$\\frac{1$.png", true="$x_{$"))
     assert figure.axes[0].get_xlabel() == "$\\frac{1$.png" and figure.axes[0].get_title().startswith("$x_{$")
 

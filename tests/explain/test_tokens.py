@@ -10,7 +10,6 @@ import pytest
 from rich.cells import cell_len
 from tokenizers import Tokenizer, normalizers
 
-from regard.settings import TokenizerSettings
 from regard.data.samples import english_german
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError, UsageError
@@ -26,6 +25,7 @@ from regard.explain.tokens import (
     to_json,
     visible,
 )
+from regard.settings import TokenizerSettings
 
 KINDS = ["bpe", "word", "character", "byte"]
 SENTENCES = [text for pair in english_german.pairs(600, seed=3) for text in pair]

@@ -1,4 +1,4 @@
-"""Markov chains: the lecture's tables come out, guesses are what their formulas say, attention is their product."""
+"""Markov chains: the lecture's tables come out, predictions are what their formulas say, attention is their product."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from regard.data.samples import english_german
 from regard.errors import RegardError
 from regard.models import markov
-from regard.models.markov import END, ORDERS, Markov, words_of
+from regard.models.markov import END, ORDERS, Markov, split_words
 
 SHOW = ["show me my directories please"] * 2 + ["show me my files please"] * 3 + ["show me my photos please"] * 5
 RAN = ["Check whether the battery ran down please."] * 40 + ["Check whether the program ran please."] * 60
@@ -24,7 +24,7 @@ BATTERY = ["check", "the", "battery", "log", "and", "find", "out", "whether", "i
 
 
 def fit(lines: list[str], order: str) -> Markov:
-    return Markov.fit([words_of(line) for line in lines], order)
+    return Markov.fit([split_words(line) for line in lines], order)
 
 
 def random_text(seed: int, sentences: int = 60, vocabulary: int = 9) -> list[list[str]]:
@@ -119,7 +119,7 @@ def test_third_example_is_the_lectures_table_with_skips():
 def test_third_example_votes_as_in_the_lecture():
     model = fit(LOG, "skip")
     for sentence, votes, masked in ((PROGRAM, (4, 5), (0, 1)), (BATTERY, (5, 4), (1, 0))):
-        every, informative = model.attention(sentence, mask=False), model.attention(sentence, mask=True)
+        every, informative = model.vote_table(sentence, mask=False), model.vote_table(sentence, mask=True)
         assert every.candidates == informative.candidates == ["down", "please"]
         assert tuple(every.votes_N) == votes and tuple(informative.votes_N) == masked
     assert model.distribution(PROGRAM) == pytest.approx({"down": 4 / 9, "please": 5 / 9})
@@ -128,7 +128,7 @@ def test_third_example_votes_as_in_the_lecture():
 
 
 def test_third_example_masks_all_but_battery_and_program():
-    found = fit(LOG, "skip").attention(PROGRAM, mask=True)
+    found = fit(LOG, "skip").vote_table(PROGRAM, mask=True)
     kept = [(found.words[row], found.words[column]) for row, column in np.argwhere(found.masks_WW)]
     assert kept == [("ran", "battery"), ("ran", "program")]
     assert [found.words[place] for place in np.flatnonzero(found.query_W)] == ["ran"]
@@ -138,12 +138,12 @@ def test_third_example_masks_all_but_battery_and_program():
 
 def test_the_word_to_show_is_the_one_that_earlier_words_help_with():
     # In the third example 'the' is as uncertain as 'ran', but no earlier word helps.
-    assert fit(LOG, "skip").most_telling() == "ran"
-    assert fit(RAN, "skip").most_telling() == "ran"
-    assert fit(SHOW, "skip").most_telling() == "my"
+    assert fit(LOG, "skip").most_helped_word() == "ran"
+    assert fit(RAN, "skip").most_helped_word() == "ran"
+    assert fit(SHOW, "skip").most_helped_word() == "my"
 
 
-# ---------------------------------------------------------------- tables and guesses of any text
+# ---------------------------------------------------------------- tables and predictions of any text
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -156,7 +156,7 @@ def test_rows_sum_to_one_or_nothing(order: str):
     assert np.isnan(sums).any() == (order == "skip")
 
 
-def test_a_guess_is_what_followed_in_the_text():
+def test_a_prediction_is_what_followed_in_the_text():
     text = random_text(2)
     for so_far in (["w1"], ["w1", "w0"], ["w2", "w1", "w0"]):
         after: dict[str, Counter[str]] = {"1": Counter(), "2": Counter()}
@@ -199,8 +199,8 @@ def test_the_product_of_matrices_is_the_sum_of_the_votes(mask: bool):
                 crossed_out += 1
             else:
                 direct.update(vote)
-        found = model.attention(sentence, mask)
-        small = model.attention(sentence, mask, among=sentence)
+        found = model.vote_table(sentence, mask)
+        small = model.vote_table(sentence, mask, among=sentence)
         assert set(direct) <= set(found.candidates)
         np.testing.assert_allclose(found.votes_N, [direct[word] for word in found.candidates], atol=1e-12)
         np.testing.assert_allclose(small.votes_N, found.votes_N)
@@ -212,7 +212,7 @@ def test_the_product_of_matrices_is_the_sum_of_the_votes(mask: bool):
     assert (crossed_out > 0) == mask
 
 
-def test_a_pair_never_seen_leaves_the_guess_to_the_latest_word():
+def test_a_pair_never_seen_leaves_the_prediction_to_the_latest_word():
     model = fit(RAN, "2")
     assert model.distribution(["please", "ran"]) == model.distribution(["down", "ran"]) == {"down": 0.4, "please": 0.6}
     assert model.rests_on(["please", "ran"]) == "latest" and model.rests_on(["battery", "ran"]) == "pair"
@@ -311,7 +311,7 @@ def test_with_skips_the_mean_of_the_votes_is_scored():
 
 
 def test_more_context_fits_the_training_text_better():
-    text = [words_of(english) for english, _ in english_german.pairs(1500, seed=3)]
+    text = [split_words(english) for english, _ in english_german.pairs(1500, seed=3)]
     perplexity = {order: Markov.fit(text, order).score(text).perplexity for order in ORDERS}
     assert perplexity["2"] < 0.9 * perplexity["1"]
     assert perplexity["skip"] < 0.9 * perplexity["1"]
@@ -321,11 +321,11 @@ def test_more_context_fits_the_training_text_better():
 
 
 def test_words_are_lower_case_and_without_punctuation():
-    assert words_of("“Don't!” — said the well-known Ärztin, (twice) -- end...") == [
+    assert split_words("“Don't!” — said the well-known Ärztin, (twice) -- end...") == [
         "don't", "said", "the", "well-known", "ärztin", "twice", "end",
     ]  # fmt: skip
-    assert words_of("  … ?! - ") == [] and words_of("नमस्ते दुनिया।") == ["नमस्ते", "दुनिया"]
-    assert END not in words_of(END)
+    assert split_words("  … ?! - ") == [] and split_words("नमस्ते दुनिया।") == ["नमस्ते", "दुनिया"]
+    assert END not in split_words(END)
 
 
 def test_rows_are_limited_to_the_most_frequent():
@@ -345,6 +345,6 @@ def test_unknown_words_and_empty_texts_are_explained():
 
 def test_more_skips_than_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(markov, "MOST_SKIPS", 44)
-    assert fit(["a b c d e f g h i"], "skip").length == 9  # 36 pairs
+    assert fit(["a b c d e f g h i"], "skip").word_count == 9  # 36 pairs
     with pytest.raises(RegardError, match=r"45 pairs(.|\n)*one sentence on a line"):
         fit(["a b c d e f g h i j"], "skip")

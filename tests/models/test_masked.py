@@ -135,7 +135,7 @@ def test_logits_at_places_are_those_of_the_whole_pass(options):
     model, tokens = make(**options), some_tokens(3, 12)
     places = torch.tensor([[0, 5, 11], [1, 2, 3], [7, 7, 0]])
     whole = model(tokens)
-    found = model(tokens, places_BM=places)
+    found = model(tokens, masked_BM=places)
     assert found.shape == (3, 3, WORDS)
     for row in range(3):
         torch.testing.assert_close(found[row], whole[row, places[row]], atol=1e-6, rtol=0)
@@ -197,7 +197,7 @@ def test_a_model_learns_to_fill_in_what_is_hidden():
     for _ in range(250):
         tokens = torch.randint(3, 20, (16, 1), generator=generator) + torch.arange(12)
         places = torch.rand(16, 12, generator=generator).argsort(1)[:, :2]
-        logits = model(tokens.scatter(1, places, mask), places_BM=places)
+        logits = model(tokens.scatter(1, places, mask), masked_BM=places)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens.gather(1, places).flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -205,5 +205,5 @@ def test_a_model_learns_to_fill_in_what_is_hidden():
     model.eval()
     tokens = torch.arange(3, 19)[:, None] + torch.arange(12)
     places = torch.full((16, 1), 6)
-    guessed = model(tokens.scatter(1, places, mask), places_BM=places).argmax(-1)
+    guessed = model(tokens.scatter(1, places, mask), masked_BM=places).argmax(-1)
     assert (guessed == tokens[:, 6:7]).float().mean() > 0.9

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from image_places import tree
+from image_sources import tree
 from regard.errors import RegardError
 from regard.verbs.doctor import examine
 

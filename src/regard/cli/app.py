@@ -2,7 +2,7 @@
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a mistake in
 data, files or machine, 2 a mistake in the command or the recipe's settings, 130 stopped by Ctrl-C or
-SIGTERM: a training has then saved a checkpoint, and says how to go on. Where the reader of a result goes
+SIGTERM: a training has then saved a checkpoint, and says how to continue. Where the reader of a result goes
 away early, as in `| head`, the command ends quietly with 1.
 """
 
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.errors import RegardError, UsageError, did_you_mean
+from regard.errors import Interrupted, RegardError, UsageError, did_you_mean
 
 app = typer.Typer(
     name="regard",
@@ -31,22 +31,28 @@ app = typer.Typer(
 STOPPED = 130
 
 
-def _checked(path: Path) -> Path:
-    """A run folder with its settings, looked at before anything heavy is imported."""
-    from regard.training.folder import RunFolder
-
-    RunFolder.open(path).read_config()
+def _png(path: Path | None) -> Path | None:
+    """The one check of a picture's name."""
+    if path is not None and path.suffix.lower() != ".png":
+        raise UsageError(f"'{path}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
     return path
 
 
-RunArgument = Annotated[
-    Path, typer.Argument(help="A run folder, made by `regard train`.", show_default=False, callback=_checked)
-]
+RunArgument = Annotated[Path, typer.Argument(help="A run folder, made by `regard train`.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+DataOption = Annotated[Path | None, typer.Option(help="The folder that data paths start from.", show_default=False)]
+MovedDataOption = Annotated[
+    Path | None, typer.Option("--data", help="Where the run's own data is now, if it has moved.", show_default=False)
+]
 OverridesArgument = Annotated[
     list[str] | None, typer.Argument(help="Settings to change: training.steps=500 …", show_default=False)
 ]
+
+
+def picture_option(help_text: str, default: str | None = None) -> Any:
+    """`-o PNG`: the name of a picture to write."""
+    return typer.Option("--output", "-o", help=help_text, show_default=default or True, callback=_png)
 
 
 def _version(asked: bool) -> None:
@@ -62,6 +68,10 @@ def regard(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
     ] = False,
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(help="A Python file with your own mixers, positions, optimizers or tasks; with any verb."),
+    ] = None,
 ) -> None:
     """Train, run and look inside Transformers on your own data."""
 
@@ -70,15 +80,8 @@ def regard(
 
 
 def show(content: Any, as_json: bool, report: Any) -> None:
+    """Print a result: for scripts, or as `report` words it for people."""
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False) if as_json else report(content))
-
-
-def write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RegardError(f"Cannot write '{path}'.", f"{error}", "Choose a writable place.") from None
 
 
 def short(path: Path) -> str:
@@ -111,13 +114,34 @@ def _usage_error(error: Any) -> RegardError:
     )
 
 
+def _with_plugins(arguments: list[str]) -> list[str]:
+    """Load what --plugin names, wherever it stands, and take it out of the arguments."""
+    rest: list[str] = []
+    paths: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--":
+            rest += [argument, *waiting]
+        elif argument == "--plugin":
+            paths += [next(waiting, "")]
+        elif argument.startswith("--plugin="):
+            paths += [argument.partition("=")[2]]
+        else:
+            rest.append(argument)
+    if paths:
+        from regard import registry
+
+        registry.load_plugins(paths)
+    return rest
+
+
 def main() -> None:
     """The console script."""
     # typer keeps its exceptions private; BadParameter's parent is what all of its usage errors share.
     misused: type[Exception] = typer.BadParameter.__mro__[1]  # type: ignore[assignment]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is half-done is cleared away
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is half-done is cleaned up
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(_with_plugins(sys.argv[1:]) or ["--help"], standalone_mode=False)
         if code == STOPPED:  # typer turns Ctrl-C into a code
             raise KeyboardInterrupt
     except misused as error:
@@ -129,11 +153,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)
-    except Exception as error:
-        from regard.training.loop import Interrupted
-
-        if not isinstance(error, Interrupted):
-            raise
+    except Interrupted as error:
         print(f"Stopped. {error}", file=sys.stderr)
         sys.exit(STOPPED)
     sys.exit(code)

@@ -13,12 +13,12 @@ from regard.data.tokenizers import PAD
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of tokens. The label `nothing` marks positions where there is nothing to predict."""
+    """Rows of samples. The label `nothing` marks positions where there is nothing to predict."""
 
     nothing: ClassVar[int] = PAD
     unit: ClassVar[str] = "tokens"  # what the targets are
 
-    labels_BT: Tensor
+    labels: Tensor  # what is to be predicted; its shape is for each kind of batch to say
 
     def tensors(self) -> list[Tensor]:
         return [getattr(self, field.name) for field in fields(self)]
@@ -34,19 +34,22 @@ class Batch:
         parts = zip(*(tensor.tensor_split(pieces) for tensor in self.tensors()), strict=True)
         return [type(self)(*part) for part in parts]
 
+    def first(self, rows: int) -> Self:
+        return type(self)(*(tensor[:rows] for tensor in self.tensors()))
+
     def twice(self) -> Self:
         """Every row a second time, below the first."""
         return type(self)(*(torch.cat([tensor, tensor]) for tensor in self.tensors()))
 
     @property
     def targets(self) -> int:
-        """How many real tokens are to be predicted."""
-        return int((self.labels_BT != self.nothing).sum())
+        """How many labels are to be predicted."""
+        return int((self.labels != self.nothing).sum())
 
 
 @dataclass(frozen=True)
 class DataState:
-    """How far the endless stream of batches has been read."""
+    """How far the endless stream of batches has been read: this many rows of a window of an epoch."""
 
     epoch: int = 0
     window: int = 0

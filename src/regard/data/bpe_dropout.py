@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from regard.data.shards import Ragged, spread
+from regard.data.ragged import Ragged, spread
 from regard.data.tokenizers import SPECIALS, TextTokenizer
 
 CUTTINGS = 32  # ready-made cuttings of each token
@@ -52,12 +52,12 @@ def cut(
     pieces = list(pieces)
     while len(pieces) > 1:
         best = None
-        for place in range(len(pieces) - 1):
-            found = ranks.get((pieces[place], pieces[place + 1]))
-            if found and (best is None or found < best[0]) and draw() >= probability:
-                best = (found, place)
+        for left in range(len(pieces) - 1):
+            merge = ranks.get((pieces[left], pieces[left + 1]))
+            if merge and (best is None or merge < best[0]) and draw() >= probability:
+                best = (merge, left)
         if best is None:
             break
-        (_, joined), place = best
-        pieces[place : place + 2] = [joined]
+        (_, joined), left = best
+        pieces[left : left + 2] = [joined]
     return pieces

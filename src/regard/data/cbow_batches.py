@@ -23,10 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.settings import EmbeddingSettings
-from regard.data.batch import Batch, DataState
+from regard.data.batch import Batch
+from regard.data.stream import Part, Stream
 from regard.data.tokenizers import BYTES, END, SPECIALS, TextTokenizer
 from regard.errors import RegardError
+from regard.settings import EmbeddingSettings
 
 NOT_A_WORD, SENTENCE_END = 0, -1
 BLOCK = 1 << 18  # tokens
@@ -36,7 +37,7 @@ WRONG_WORDS = 32  # of a row
 
 @dataclass(frozen=True)
 class WordBatch(Batch):
-    """The label of a position is the word there; 0 where it has no context."""
+    """The label of a position is the word there: [B, T]; 0 where it has no context."""
 
     unit: ClassVar[str] = "words"
 
@@ -48,15 +49,15 @@ class WordBatch(Batch):
 
 @dataclass(frozen=True)
 class Lexicon:
-    """The words that get a vector, by falling count. Word 0 is none; token i of a text is word `of_token[i]`."""
+    """The words that get a vector, the most frequent first. Word 0 is none; token i is word `word_of_token[i]`."""
 
     words: list[str]
     counts: NDArray[np.int64]
-    of_token: NDArray[np.int32]
+    word_of_token: NDArray[np.int32]
 
     @classmethod
-    def of(cls, ids: NDArray[Any], tokenizer: TextTokenizer, minimum_count: int) -> Lexicon:
-        """Tokens with the same letters, such as "king" and " king", are one word."""
+    def from_text(cls, ids: NDArray[Any], tokenizer: TextTokenizer, minimum_count: int) -> Lexicon:
+        """The words that occur this often. Tokens with the same letters, such as "king" and " king", are one word."""
         token_counts = np.zeros(tokenizer.size, np.int64)
         for start in range(0, len(ids), BLOCK):
             token_counts += np.bincount(ids[start : start + BLOCK], minlength=tokenizer.size)
@@ -74,11 +75,11 @@ class Lexicon:
             )
         words = ["", *(word for _, word in frequent)]
         number = {word: index for index, word in enumerate(words)}
-        of_token = [number.get(piece.strip(), NOT_A_WORD) if _is_word(piece) else NOT_A_WORD for piece in pieces]
+        word_of_token = [number.get(piece.strip(), NOT_A_WORD) if _is_word(piece) else NOT_A_WORD for piece in pieces]
         for token, piece in enumerate(pieces):
             if token == END or "\n" in piece or piece == BYTES[ord("\n")]:
-                of_token[token] = SENTENCE_END
-        return cls(words, np.array([0, *(-count for count, _ in frequent)]), np.array(of_token, np.int32))
+                word_of_token[token] = SENTENCE_END
+        return cls(words, np.array([0, *(-count for count, _ in frequent)]), np.array(word_of_token, np.int32))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -91,89 +92,86 @@ class Lexicon:
         return np.minimum(np.sqrt(ratio) + ratio, 1.0).astype(np.float32)
 
 
-class WordStream:
-    """The endless stream of training batches, from any state on."""
+@dataclass(frozen=True)
+class WordRows:
+    """Rows of a block, as the fields of a batch, in its order."""
+
+    fields: list[NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.fields[0])
+
+    def __getitem__(self, rows: slice) -> list[NDArray[Any]]:
+        return [field[rows] for field in self.fields]
+
+
+class WordStream(Stream[WordRows, WordBatch]):
+    """A window is a block of the text."""
 
     def __init__(self, ids: NDArray[Any], lexicon: Lexicon, settings: EmbeddingSettings, seed: int):
         self.ids, self.lexicon, self.seed = ids, lexicon, seed
-        self.window = settings.window
+        self.reach = settings.window
         self.length = min(ROW_LENGTH, settings.words_per_batch)
         self.rows = settings.words_per_batch // self.length
-        self.blocks = -(-len(ids) // BLOCK)
         self.keep = lexicon.keep_probability(settings.subsample)
         shares = lexicon.counts**0.75
         self.cumulative = np.cumsum(shares / shares.sum())
 
-    def batches(self, state: DataState) -> Iterator[tuple[WordBatch, DataState]]:
-        """Each batch with the state after it."""
-        epoch, first_block, first_row = state.epoch, state.window, state.row
-        held: list[list[NDArray[Any]]] = []
-        needed = self.rows
-        while True:
-            empty = True
-            for place, block in self._order(epoch, first_block):
-                fields = self._block(epoch, block)
-                found = len(fields[0])
-                while first_row < found:
-                    empty = False
-                    taken = [field[first_row : first_row + needed] for field in fields]
-                    held.append(taken)
-                    needed -= len(taken[0])
-                    first_row += len(taken[0])
-                    if not needed:
-                        yield _join(held), DataState(epoch, place, first_row)
-                        held, needed = [], self.rows
-                first_row = 0
-            if empty and not first_block:
-                raise RegardError(
-                    "There is too little text to train on.",
-                    "No line of it has two words that get a vector.",
-                    "Add text, or lower embeddings.minimum_count.",
-                )
-            epoch, first_block = epoch + 1, 0
+    @property
+    def windows(self) -> int:
+        return -(-len(self.ids) // BLOCK)
 
-    def one_epoch(self) -> Iterator[WordBatch]:
-        """Every block once: for validation. The last batches of a block may be smaller."""
-        for block in range(self.blocks):
-            fields = self._block(0, block)
-            for start in range(0, len(fields[0]), self.rows):
-                yield _join([[field[start : start + self.rows] for field in fields]])
+    def open(self, epoch: int, window: int) -> WordRows:
+        order = np.random.default_rng([self.seed, epoch]).permutation(self.windows)
+        return self._block(epoch, int(order[window]))
 
-    def _order(self, epoch: int, first: int) -> list[tuple[int, int]]:
-        order = np.random.default_rng([self.seed, epoch]).permutation(self.blocks)
-        return list(enumerate(order.tolist()))[first:]
+    def collate(self, parts: list[Part[WordRows]]) -> WordBatch:
+        return _join([part.window[part.slice] for part in parts])
 
-    def _block(self, epoch: int, block: int) -> list[NDArray[Any]]:
-        """The rows of a block, as the fields of a batch."""
+    def in_order(self) -> Iterator[WordBatch]:
+        """Every block once: for validation. The last batch of a block may be smaller."""
+        for number in range(self.windows):
+            block = self._block(0, number)
+            for start in range(0, len(block), self.rows):
+                yield _join([block[start : start + self.rows]])
+
+    def nothing_to_train_on(self) -> RegardError:
+        return RegardError(
+            "There is too little text to train on.",
+            "No line of it has two words that get a vector.",
+            "Add text, or lower embeddings.minimum_count.",
+        )
+
+    def _block(self, epoch: int, block: int) -> WordRows:
         generator = np.random.default_rng([self.seed, epoch, block])
         words, left, right = self._contexts(self.ids[block * BLOCK : (block + 1) * BLOCK], generator)
         rows = -(-len(words) // self.length)
         missing = rows * self.length - len(words)
         labels = np.where(left + right > 0, words, NOT_A_WORD)
         fields = [_fill(field, 0, missing).reshape(rows, self.length) for field in (labels, left, right)]
-        around = _fill(words, self.window, missing + self.window)
+        around = _fill(words, self.reach, missing + self.reach)
         order = generator.permutation(np.flatnonzero(fields[0].any(1)))
-        places = order[:, None] * self.length + np.arange(self.length + 2 * self.window)
+        columns = order[:, None] * self.length + np.arange(self.length + 2 * self.reach)
         labels_RT, left_RT, right_RT = (field[order] for field in fields)
         wrong_RK = np.searchsorted(self.cumulative, generator.random((len(order), WRONG_WORDS)), side="right")
-        return [labels_RT, around[places], left_RT, right_RT, wrong_RK.astype(np.int32)]
+        return WordRows([labels_RT, around[columns], left_RT, right_RT, wrong_RK.astype(np.int32)])
 
     def _contexts(
         self, ids: NDArray[Any], generator: np.random.Generator
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """The words kept, and how many of those before and after each one are its context."""
-        found = self.lexicon.of_token[ids]
-        kept = generator.random(len(found), np.float32) < self.keep[found]
-        kept &= found > NOT_A_WORD
-        words = found[kept]
-        sentence = np.cumsum(found == SENTENCE_END, dtype=np.int32)[kept]
-        place = np.arange(len(words), dtype=np.int32)
+        every = self.lexicon.word_of_token[ids]
+        kept = generator.random(len(every), np.float32) < self.keep[every]
+        kept &= every > NOT_A_WORD
+        words = every[kept]
+        sentence = np.cumsum(every == SENTENCE_END, dtype=np.int32)[kept]
+        position = np.arange(len(words), dtype=np.int32)
         starts = np.flatnonzero(np.diff(sentence, prepend=-1)).astype(np.int32)
         lengths = np.diff(starts, append=np.int32(len(words)))
         first = np.repeat(starts, lengths)
         last = np.repeat(starts + lengths - 1, lengths)
-        reach = generator.integers(1, self.window + 1, len(words), np.int32)
-        return words, np.minimum(reach, place - first), np.minimum(reach, last - place)
+        reach = generator.integers(1, self.reach + 1, len(words), np.int32)
+        return words, np.minimum(reach, position - first), np.minimum(reach, last - position)
 
 
 def _is_word(piece: str) -> bool:

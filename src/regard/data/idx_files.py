@@ -21,9 +21,10 @@ from typing import BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.image_entries import Content, Entry, by_file, is_division, readable, shown
+from regard.data.fingerprints import fingerprint
+from regard.data.image_entries import Content, Entry, by_file, is_division, shown
+from regard.data.lines import readable
 from regard.errors import RegardError
-from regard.files import sha256
 
 DENSEST = 1040  # gzip packs no more bytes into one: so a header that claims more is wrong
 
@@ -73,7 +74,7 @@ class IdxListing:
         self.labels: dict[str, list[str]] = {}
 
     def add(self, name: str, file: BinaryIO, size: int) -> None:
-        """One file, of so many bytes as it lies there."""
+        """One file; `size` is its number of bytes, compressed or not."""
         count, *shape = idx_shape(file, name)
         if not shape:
             raw = file.read(count + 1)[:count]  # at its end, a .gz is checked
@@ -84,7 +85,7 @@ class IdxListing:
             raise RegardError(
                 f"'{shown(name)}' has images of {' x '.join(map(str, shape))}.",
                 "An image is height x width, or height x width x 1 or 3 colours.",
-                "Write the file anew in that order.",
+                "Write the file again in that order.",
             )
         elif count * math.prod(shape) > size * DENSEST:
             raise _cut_short(name, count, size * DENSEST // math.prod(shape))
@@ -119,10 +120,8 @@ class IdxFiles:
         # Beside its .gz, the file itself is enough.
         self.files = [file for file in files if file.suffix != ".gz" or file.with_suffix("") not in files]
 
-    def fingerprint(self) -> Iterator[str]:
-        for file in self.files:
-            with readable(file):
-                yield f"{file.name!r} {sha256(file)}\n"
+    def fingerprint(self) -> str:
+        return fingerprint(self.files, [file.name for file in self.files])
 
     @cached_property
     def listing(self) -> IdxListing:

@@ -12,11 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self, cast
 
+from regard.data.fingerprints import fingerprint
 from regard.data.idx_files import IdxListing, idx_images, is_idx_name, unpacked
-from regard.data.image_entries import Content, Entry, by_folder, readable, shown
+from regard.data.image_entries import Content, Entry, by_folder, shown
 from regard.data.images import LARGEST, BadImage, is_image_name
+from regard.data.lines import readable
 from regard.errors import RegardError
-from regard.files import sha256
 
 
 class StrictHeader(tarfile.TarInfo):
@@ -36,9 +37,8 @@ class Archive:
     def __init__(self, path: Path):
         self.name, self.path = path.name, path
 
-    def fingerprint(self) -> Iterator[str]:
-        with readable(self.path):
-            yield sha256(self.path)
+    def fingerprint(self) -> str:
+        return fingerprint([self.path])
 
     @cached_property
     def listing(self) -> tuple[IdxListing, list[tuple[str, ...]]]:
@@ -63,8 +63,8 @@ class Archive:
         idx, images = self.listing
         if idx.images:
             return idx.entries()
-        found = zip(images, by_folder(images), strict=True)
-        return [Entry(shown("/".join(parts)), shown(label), split) for parts, (label, split) in found]
+        labelled = zip(images, by_folder(images), strict=True)
+        return [Entry(shown("/".join(parts)), shown(label), split) for parts, (label, split) in labelled]
 
     def contents(self) -> Iterator[Content]:
         idx, _ = self.listing

@@ -1,15 +1,14 @@
-"""Batches of images, in an order that is a pure function of (seed, epoch, position).
+"""Batches of images.
 
-An epoch is one permutation of the images; batches run on from one epoch into the next, so that all have the same
-size. Every image comes with a key, from which all random changes to it follow, and, where images are mixed, with
-another: the one that comes after it in its epoch.
+Every image comes with a key, from which all random changes to it follow, and, where images are mixed, with another:
+the one that comes after it in its epoch.
 
 Shapes: B images · H × W pixels · C channels
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,9 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import Batch, DataState
+from regard.data.batch import Batch
 from regard.data.image_cache import Images
 from regard.data.keys import sample_keys
+from regard.data.stream import AnyBatch, Part, Stream
+
+Order = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class ImageBatch(Batch):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class BatchIndices:
     """The images of a batch: the epoch that each is of, its number, and that of the one after it in that epoch."""
 
     epochs_B: NDArray[np.int64]
@@ -46,46 +48,36 @@ class Chosen:
     others_B: NDArray[np.int64]
 
 
-def in_epochs(count: int, per_batch: int, seed: int, state: DataState) -> Iterator[tuple[Chosen, DataState]]:
-    """Which of so many images make up each batch, with the state after it; `row` is the place in the epoch."""
+class ShuffledImages(Stream[Order, AnyBatch]):
+    """An epoch is one permutation of the images."""
 
-    def order_of(epoch: int) -> NDArray[np.int64]:
-        return np.random.default_rng([seed, epoch]).permutation(count)
+    def __init__(self, images: Images, per_batch: int, seed: int):
+        self.images, self.rows, self.seed = images, per_batch, seed
 
-    epoch, place = state.epoch, state.row
-    order = order_of(epoch)
-    while True:
-        epochs, samples, others = [], [], []
-        missing = per_batch
-        while missing:
-            places = np.arange(place, min(place + missing, count))
-            epochs.append(np.full(len(places), epoch))
-            samples.append(order[places])
-            others.append(order[(places + 1) % count])
-            missing -= len(places)
-            place += len(places)
-            if place == count:
-                epoch, place = epoch + 1, 0
-                order = order_of(epoch)
-        yield Chosen(*(np.concatenate(parts) for parts in (epochs, samples, others))), DataState(epoch, row=place)
+    def open(self, epoch: int, window: int) -> Order:
+        return np.random.default_rng([self.seed, epoch]).permutation(len(self.images))
+
+    def collate(self, parts: list[Part[Order]]) -> AnyBatch:
+        epochs = [np.full(len(part.rows), part.epoch) for part in parts]
+        samples = [part.window[part.slice] for part in parts]
+        others = [part.window[(np.array(part.rows) + 1) % len(part.window)] for part in parts]
+        return self.batch(BatchIndices(*(np.concatenate(numbers) for numbers in (epochs, samples, others))))
+
+    @abstractmethod
+    def batch(self, indices: BatchIndices) -> AnyBatch: ...
 
 
-class ImageStream:
-    """The endless stream of training batches; `mixed`: each image brings another."""
+class ImageStream(ShuffledImages[ImageBatch]):
+    """With `mixed`, each image brings another."""
 
     def __init__(self, images: Images, per_batch: int, seed: int, mixed: bool):
-        self.images, self.per_batch, self.seed, self.mixed = images, per_batch, seed, mixed
+        super().__init__(images, per_batch, seed)
+        self.mixed = mixed
 
-    def batches(self, state: DataState) -> Iterator[tuple[ImageBatch, DataState]]:
-        """Each batch with the state after it."""
-        for chosen, after in in_epochs(len(self.images), self.per_batch, self.seed, state):
-            yield self._batch(chosen.epochs_B, chosen.samples_B, chosen.others_B), after
-
-    def _batch(self, epochs: NDArray[np.int64], samples: NDArray[np.int64], others: NDArray[np.int64]) -> ImageBatch:
-        if not self.mixed:
-            others = others[:0]
-        images, mixed_in = self.images.take(samples), self.images.take(others)
-        rows = len(samples)
+    def batch(self, indices: BatchIndices) -> ImageBatch:
+        rows = len(indices.samples_B)
+        others_B = indices.others_B if self.mixed else indices.others_B[:0]
+        images, others = self.images.take(indices.samples_B), self.images.take(others_B)
 
         def of_others(values: NDArray[Any]) -> Tensor:
             # Every tensor of a batch has as many rows; those of no use are empty.
@@ -94,8 +86,8 @@ class ImageStream:
         return ImageBatch(
             torch.from_numpy(images.labels_N)[:, None],
             torch.from_numpy(images.pixels_NHWC),
-            torch.from_numpy(sample_keys(self.seed, epochs, samples)),
-            of_others(mixed_in.labels_N),
-            of_others(mixed_in.pixels_NHWC),
-            of_others(sample_keys(self.seed, epochs[: len(others)], others)),
+            torch.from_numpy(sample_keys(self.seed, indices.epochs_B, indices.samples_B)),
+            of_others(others.labels_N),
+            of_others(others.pixels_NHWC),
+            of_others(sample_keys(self.seed, indices.epochs_B[: len(others_B)], others_B)),
         )

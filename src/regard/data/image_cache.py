@@ -1,13 +1,13 @@
-"""Images decoded once, kept on disk, mapped into memory, and used again.
+"""Images decoded once, and mapped into memory when they are used again.
 
-A cache folder holds all images of the places named for a split, brought to one size: their pixels in one flat file,
-and beside it labels, names, and a place in [0, 1) for each, from a hash of its file, or of its pixels as given:
+A cache folder holds all images of the sources named for a split, brought to one size: their pixels in one flat file,
+and beside it labels, names, and a hash fraction in [0, 1) for each, of its file, or of its pixels as given:
 
-    valid: place < v        test: v ≤ place < v + t        train: the rest
+    valid: fraction < v        test: v ≤ fraction < v + t        train: the rest
 
-So equal images are never on two sides, and neither further images nor another size move any. Training images lie in
-the order of their places: any share held out of them is a slice of the mapped file, and neither copied nor decoded
-anew.
+So equal images are never in two splits, and neither further images nor another size move any. Training images lie in
+the order of their fractions: any share held out of them is a slice of the mapped file, neither copied nor decoded
+again.
 
 Shapes: N images · H height · W width · C channels (1 grey, 3 colours)
 """
@@ -27,22 +27,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.settings import DataSettings, ImageSettings
 from regard.console import progress, warn
+from regard.data.cache import cache_folder, cached
 from regard.data.idx_files import labels_looked_for
-from regard.data.image_entries import SPLITS, Content, Entry, NoLabel, Place, shown
-from regard.data.image_sources import found, place_of, places
+from regard.data.image_entries import Content, Entry, ImageSource, NoLabel, shown
+from regard.data.image_sources import image_sources, images_for, open_source
 from regard.data.images import BadImage, fit_pixels, natural_order, read_image
-from regard.data.named import SHOWN_AS
-from regard.data.shards import cache_folder, kept
+from regard.data.splits import SHOWN_AS, SPLITS, hash_fraction
 from regard.errors import RegardError
-from regard.files import flush
+from regard.settings import ImageData, ImageSettings
 
-FORMAT = "images-3"
+FORMAT = "images-4"
 MOST_IMAGES, MOST_BYTES = 64, 2**24  # decoded by a thread at a time
 NAMED = 3  # images named in a message
 
-Pixels = tuple[NDArray[np.uint8], float] | BadImage  # of an image, with its place; or why there are none
+Pixels = tuple[NDArray[np.uint8], float] | BadImage  # of an image, with its hash fraction; or why there are none
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,10 @@ class Images:
         at = np.asarray(numbers, np.int64)
         return Images(self.pixels_NHWC[at], self.labels_N[at], [self.names[number] for number in at])
 
+    def evenly(self, most: int) -> Images:
+        """At most this many of the images, at equal distances."""
+        return self if len(self) <= most else self.take(np.linspace(0, len(self) - 1, most).astype(np.int64))
+
 
 @dataclass(frozen=True)
 class ImageSplits:
@@ -76,9 +79,9 @@ class ImageSplits:
     fingerprints: dict[str, str]  # by split; each changes with the images, their order or their labels
 
 
-def image_splits(data: DataSettings, settings: ImageSettings) -> ImageSplits:
+def image_splits(data: ImageData, settings: ImageSettings) -> ImageSplits:
     """All images that the settings name, by split; what is not named is held out of train."""
-    named = {split: places(data, split) for split in SPLITS}
+    named = {split: image_sources(data, split) for split in SPLITS}
     whole = _decoded(named["train"], "train", data, settings)
     parts = {split: (whole, whole.slices[split]) for split in SPLITS}
     skipped = list(whole.skipped)
@@ -100,9 +103,9 @@ def image_splits(data: DataSettings, settings: ImageSettings) -> ImageSplits:
     return ImageSplits(**splits, classes=classes, skipped=skipped, fingerprints=fingerprints)
 
 
-def labelled_images(paths: Sequence[Path], data: DataSettings, settings: ImageSettings, classes: list[str]) -> Images:
+def labelled_images(paths: Sequence[Path], data: ImageData, settings: ImageSettings, classes: list[str]) -> Images:
     """Other images to test on, in any of the forms; their labels must be among these classes."""
-    given = _decoded([place_of(path, data) for path in paths], "test", data, settings)
+    given = _decoded([open_source(path, data) for path in paths], "test", data, settings)
     if given.skipped:
         warn(f"{left_out(given.skipped)}.")
     images = given.images(given.slices["test"], classes, "test")
@@ -155,7 +158,7 @@ class Decoded:
 
     pixels_NHWC: NDArray[np.uint8]
     labels_N: NDArray[np.int64]  # into `label_names`
-    places_N: NDArray[np.float64]
+    fractions_N: NDArray[np.float64]
     names: list[str]
     label_names: list[str]
     skipped: list[str]
@@ -167,8 +170,8 @@ class Decoded:
         return Counter({self.label_names[number]: int(count) for number, count in zip(numbers, counts, strict=True)})
 
     def fingerprint(self, rows: slice) -> str:
-        """Of the files' contents, which places are hashes of, and of the labels by name."""
-        digest = hashlib.sha256(self.places_N[rows].tobytes())
+        """Of the files' contents, which the fractions are hashes of, and of the labels by name."""
+        digest = hashlib.sha256(self.fractions_N[rows].tobytes())
         digest.update(json.dumps([self.label_names[number] for number in self.labels_N[rows]]).encode())
         return digest.hexdigest()
 
@@ -192,17 +195,17 @@ def _unknown(unknown: dict[str, int], classes: list[str], split: str) -> RegardE
     )
 
 
-def _held_out(whole: Decoded, missing: list[str], data: DataSettings) -> dict[str, tuple[Decoded, slice]]:
+def _held_out(whole: Decoded, missing: list[str], data: ImageData) -> dict[str, tuple[Decoded, slice]]:
     """Train, and each split that is missing, as slices of train."""
     shares = {"valid": data.held_out, "test": data.held_out_test or data.held_out}
     train = whole.slices["train"]
-    places_N = whole.places_N[train]
+    fractions_N = whole.fractions_N[train]
     starts, share = [train.start], 0.0
     for split in missing:
         share += shares[split]
-        end = train.start + int(np.searchsorted(places_N, share))
+        end = train.start + int(np.searchsorted(fractions_N, share))
         # Of few images at least one, as long as most are left to train on.
-        least = starts[-1] + 1 if shares[split] > 0 and len(places_N) > 2 * len(missing) else starts[-1]
+        least = starts[-1] + 1 if shares[split] > 0 and len(fractions_N) > 2 * len(missing) else starts[-1]
         starts.append(max(end, least))
     parts = {split: slice(*bounds) for split, *bounds in zip(missing, starts[:-1], starts[1:], strict=True)}
     return {split: (whole, rows) for split, rows in (parts | {"train": slice(starts[-1], train.stop)}).items()}
@@ -211,19 +214,19 @@ def _held_out(whole: Decoded, missing: list[str], data: DataSettings) -> dict[st
 # ---------------------------------------------------------------- the cache
 
 
-def _decoded(named: Sequence[Place], split: str, data: DataSettings, settings: ImageSettings) -> Decoded:
-    """The images of these places: from the cache where it is whole, else decoded now."""
-    parts = [FORMAT, split, repr((settings.height, settings.width, settings.colour, settings.fit))]
-    for place in named:
-        parts += [repr(place.name), *place.fingerprint()]
-    folder = kept(cache_folder(data.cache), parts, lambda temporary: _write(temporary, named, split, settings))
+def _decoded(sources: Sequence[ImageSource], split: str, data: ImageData, settings: ImageSettings) -> Decoded:
+    """The images of these sources: from the cache, or else decoded now."""
+    key = [FORMAT, split, repr((settings.height, settings.width, settings.colour, settings.fit))]
+    for source in sources:
+        key += [source.name, source.fingerprint()]
+    folder = cached(cache_folder(data.cache), key, lambda folder: _write(folder, sources, split, settings))
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     shape = (sum(about["counts"]), settings.height, settings.width, settings.channels)
     ends = np.cumsum([0, *about["counts"]]).tolist()
     return Decoded(
         np.memmap(folder / "pixels", np.uint8, "r", shape=shape),
         np.fromfile(folder / "labels", np.int64),
-        np.fromfile(folder / "places", np.float64),
+        np.fromfile(folder / "fractions", np.float64),
         json.loads((folder / "names.json").read_text(encoding="utf-8")),
         about["labels"],
         about["skipped"],
@@ -231,11 +234,11 @@ def _decoded(named: Sequence[Place], split: str, data: DataSettings, settings: I
     )
 
 
-def _write(folder: Path, named: Sequence[Place], split: str, settings: ImageSettings) -> None:
+def _write(folder: Path, sources: Sequence[ImageSource], split: str, settings: ImageSettings) -> None:
     """Decodes all images into one file as they come, then orders them."""
-    total, images = found(named, split)
+    total, images = images_for(sources, split)
     entries: list[Entry] = []
-    places_found: list[float] = []
+    fractions: list[float] = []
     bad: list[tuple[Entry, BadImage]] = []
     unordered = folder / "unordered"
     with unordered.open("wb") as file, progress(total, "reading images") as show:
@@ -243,28 +246,26 @@ def _write(folder: Path, named: Sequence[Place], split: str, settings: ImageSett
             if isinstance(pixels, BadImage):
                 bad.append((entry, pixels))
             else:
+                pixels_HWC, fraction = pixels
                 entries.append(entry)
-                pixels_HWC, place = pixels
-                places_found.append(place)
+                fractions.append(fraction)
                 file.write(pixels_HWC.tobytes())
             show(len(entries) + len(bad), "")
     if not any(entry.split == split for entry in entries):
-        raise _no_images(named, split, [(entry, why) for entry, why in bad if entry.split == split])
+        raise _no_images(sources, split, [(entry, why) for entry, why in bad if entry.split == split])
     splits = np.array([SPLITS.index(entry.split) for entry in entries])
-    places_N = np.array(places_found)
-    order = np.lexsort((np.where(splits == 0, places_N, 0), splits))  # the last key counts most
+    fractions_N = np.array(fractions)
+    order = np.lexsort((np.where(splits == 0, fractions_N, 0), splits))  # the last key counts most
     label_names = sorted({entry.label for entry in entries}, key=natural_order)
     number_of = {label: number for number, label in enumerate(label_names)}
     (folder / "labels").write_bytes(np.array([number_of[entries[at].label] for at in order], np.int64).tobytes())
-    (folder / "places").write_bytes(places_N[order].tobytes())
+    (folder / "fractions").write_bytes(fractions_N[order].tobytes())
     (folder / "names.json").write_text(json.dumps([entries[at].name for at in order]), encoding="utf-8")
     skipped = [f"{entry.name}: {why.reason}" for entry, why in bad]
     about = {"counts": np.bincount(splits, minlength=3).tolist(), "labels": label_names, "skipped": skipped}
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
     _copy_in_order(unordered, folder / "pixels", order)
     unordered.unlink()
-    for path in folder.iterdir():
-        flush(path)
 
 
 def _copy_in_order(source: Path, target: Path, order: NDArray[np.int64]) -> None:
@@ -275,9 +276,9 @@ def _copy_in_order(source: Path, target: Path, order: NDArray[np.int64]) -> None
             file.write(pixels_NX[order[start : start + rows]].tobytes())
 
 
-def _no_images(named: Sequence[Place], split: str, bad: Sequence[tuple[Entry, BadImage]]) -> RegardError:
-    """Of these places, no image for a split is left; all there are, are bad."""
-    where = ", ".join(f"'{shown(place.name)}'" for place in named)
+def _no_images(sources: Sequence[ImageSource], split: str, bad: Sequence[tuple[Entry, BadImage]]) -> RegardError:
+    """Of these sources, no image for a split is left; all there are, are bad."""
+    where = ", ".join(f"'{shown(source.name)}'" for source in sources)
     if bad:
         entry, first = bad[0]
         unlabelled = all(isinstance(why, NoLabel) for _, why in bad)
@@ -290,11 +291,10 @@ def _no_images(named: Sequence[Place], split: str, bad: Sequence[tuple[Entry, Ba
     return RegardError(f"There are no images in {where}.", "It holds none of a known form.", "Check the file.")
 
 
-def _place(content: Path | bytes | NDArray[np.uint8]) -> float:
-    """From the file itself, so that the side an image falls on does not change with the size it is brought to."""
+def _fraction(content: Path | bytes | NDArray[np.uint8]) -> float:
+    """From the file itself, so that the split an image falls into does not change with the size it is brought to."""
     whole = content.read_bytes() if isinstance(content, Path) else content
-    digest = hashlib.blake2b(whole if isinstance(whole, bytes) else whole.tobytes(), digest_size=6).digest()
-    return int.from_bytes(digest) / 2**48
+    return hash_fraction(whole if isinstance(whole, bytes) else whole.tobytes())
 
 
 # ---------------------------------------------------------------- decoding in parallel
@@ -303,7 +303,7 @@ def _place(content: Path | bytes | NDArray[np.uint8]) -> float:
 def _in_order(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) -> Iterator[tuple[Entry, Pixels]]:
     """Every image decoded, in the order they come. Pillow decodes in several threads at once.
 
-    Only so many are under way that memory stays bounded, however many there are.
+    Few are under way at a time, so that memory stays bounded however many there are.
     """
     threads = min(16, os.cpu_count() or 1)
     waiting: deque[tuple[list[Entry], Future[list[Pixels]]]] = deque()
@@ -319,7 +319,7 @@ def _in_order(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) 
 
 
 def _chunks(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) -> Iterator[list[tuple[Entry, Content]]]:
-    """A few images at a time: so many, or so many bytes, before or after decoding."""
+    """A few images at a time, bounded in number and in bytes, before or after decoding."""
     most = min(MOST_IMAGES, max(1, MOST_BYTES // (settings.height * settings.width * settings.channels)))
     chunk: list[tuple[Entry, Content]] = []
     size = 0
@@ -340,10 +340,10 @@ def _decode(contents: list[Content], settings: ImageSettings) -> list[Pixels]:
 def _pixels(content: Content, settings: ImageSettings) -> Pixels:
     try:
         if isinstance(content, np.ndarray):
-            return fit_pixels(content, settings), _place(content)
+            return fit_pixels(content, settings), _fraction(content)
         if isinstance(content, BadImage):
             return content
         pixels_HWC = read_image(io.BytesIO(content) if isinstance(content, bytes) else content, settings)
-        return pixels_HWC, _place(content)
+        return pixels_HWC, _fraction(content)
     except BadImage as bad:
         return bad

@@ -2,17 +2,13 @@
 
 A folder, an archive or a set of idx files is divided when it holds `train` beside `test` or `valid`, perhaps all
 below one folder. Else the folder an image lies in is its class, and which split it is in is for others to say.
-A folder around all others is no class, also with images lying loose in it.
+A folder around all others is not a class, even with images lying loose in it.
 """
 
 from __future__ import annotations
 
-import lzma
 import re
-import tarfile
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -20,19 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.images import BadImage
-from regard.errors import RegardError
 
-SPLITS = ("train", "valid", "test")
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("valid", "val", "validation"), "valid"),
     **dict.fromkeys(("test", "testing", "t10k"), "test"),
 }
-OUTSIDE = "outside"  # in a divided place, but in none of its splits
+OUTSIDE = "outside"  # in a divided source, but in none of its splits
 
 
 class Entry(NamedTuple):
-    """One image of a place: where it lies, its class ("" for none), its split ("" where the place is not divided)."""
+    """One image of a source: its name there, its class ("" for none), its split ("" where there are none)."""
 
     name: str
     label: str
@@ -47,10 +41,12 @@ class NoLabel(BadImage):
     """An image without a label, among others that have one."""
 
 
-class Place(Protocol):
+class ImageSource(Protocol):
+    """Where images and their labels come from: a folder, an archive, a table …"""
+
     name: str
 
-    def fingerprint(self) -> Iterator[str]:
+    def fingerprint(self) -> str:
         """Changes when the images or their labels change."""
 
     def entries(self) -> list[Entry]: ...
@@ -94,17 +90,6 @@ def by_file(name: str) -> str:
     """train-images-idx3-ubyte → train"""
     words = re.split("[-_.]", name.rsplit("/", 1)[-1].lower())
     return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), OUTSIDE)
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Failing to read becomes an error that says which file."""
-    try:
-        yield
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
-        raise RegardError(
-            f"Cannot read '{path}'.", f"{error}", "Check the file and its permissions; an archive must be whole."
-        ) from None
 
 
 def shown(name: str) -> str:

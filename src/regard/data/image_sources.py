@@ -6,7 +6,7 @@
     table    a .csv with a header: one column is the path of an image, another its label
     digits   the 1,797 digits that come with scikit-learn
 
-Each is a `Place`. Its form is told by looking at it, not only by its name.
+Each is an `ImageSource`. Its form is told by looking at it, not only by its name.
 """
 
 from __future__ import annotations
@@ -20,44 +20,34 @@ from typing import Any
 
 import numpy as np
 
-from regard.settings import DataSettings
 from regard.console import warn
+from regard.data.fingerprints import fingerprint
 from regard.data.idx_files import IdxFiles, is_idx_name, labels_beside, labels_looked_for, starts_as_idx
 from regard.data.image_archives import Archive
-from regard.data.image_entries import (
-    OUTSIDE,
-    SPLITS,
-    Content,
-    Entry,
-    NoLabel,
-    Place,
-    by_folder,
-    class_folders,
-    readable,
-    shown,
-)
+from regard.data.image_entries import OUTSIDE, Content, Entry, ImageSource, NoLabel, by_folder, class_folders, shown
 from regard.data.images import ENDINGS, BadImage, files_below, is_image_name, natural_order
-from regard.data.named import named_path
-from regard.errors import RegardError, UsageError
-from regard.files import sha256
+from regard.data.lines import readable
+from regard.data.splits import SPLITS, named_path
+from regard.errors import RegardError
+from regard.settings import ImageData
 
-LONGEST_HEADER = 65_536  # bytes; a longer first line is no header of a table
+LONGEST_HEADER = 65_536  # bytes; a longer first line is not the header of a table
 NAMED = 5  # folders named in a message
 
 
-def check_sources(data: DataSettings) -> None:
+def check_sources(data: ImageData) -> None:
     """Everything named is there and of a known form. Quick: no image is decoded."""
-    named = [place for split in SPLITS for place in places(data, split)]
-    for place in named:
-        if isinstance(place, IdxFiles):
-            place.entries()
-    if empty := empty_classes(named):
+    sources = [source for split in SPLITS for source in image_sources(data, split)]
+    for source in sources:
+        if isinstance(source, IdxFiles):
+            source.entries()
+    if empty := empty_classes(sources):
         _warn_once(without_images(empty))
 
 
-def empty_classes(named: Sequence[Place]) -> list[str]:
+def empty_classes(sources: Sequence[ImageSource]) -> list[str]:
     """Folders beside those of the classes that hold no image. Archives are not searched for them."""
-    folders = [place for place in named if isinstance(place, ImageFolder)]
+    folders = [source for source in sources if isinstance(source, ImageFolder)]
     return list(dict.fromkeys(empty for folder in folders for empty in folder.empty_classes()))
 
 
@@ -72,15 +62,9 @@ def _warn_once(text: str) -> None:
     warn(text)
 
 
-def places(data: DataSettings, split: str) -> list[Place]:
+def image_sources(data: ImageData, split: str) -> list[ImageSource]:
     """What the settings name for a split; for train also `data.sample` and `data.images`."""
     if split == "train" and data.sample:
-        if data.sample != "digits":
-            raise UsageError(
-                f"The sample '{data.sample}' has no images.",
-                "This task learns from images.",
-                'Set data.sample = "digits", or name your own images with data.images.',
-            )
         return [Digits()]
     listed = [data.images] if split == "train" and data.images else getattr(data, split)
     if split == "train" and not listed:
@@ -90,28 +74,29 @@ def places(data: DataSettings, split: str) -> list[Place]:
             "Set data.images to a folder of images, for example data.images=photos.",
         )
     example = '["one folder", "another.tar"]'
-    return [place_of(named_path(name, data.root, f"data.{split}", example), data) for name in listed]
+    return [open_source(named_path(name, data.root, f"data.{split}", example), data) for name in listed]
 
 
-def found(named: Sequence[Place], split: str) -> tuple[int, Iterator[tuple[Entry, Content]]]:
-    """How many images the places named for a split have, and the images, each with the split it falls to.
+def images_for(sources: Sequence[ImageSource], split: str) -> tuple[int, Iterator[tuple[Entry, Content]]]:
+    """How many images the sources named for a split have, and the images, each with the split it falls into.
 
-    A divided place named for train keeps its own splits; named for another split, it gives that one, if it has it.
+    A divided source named for train keeps its own splits; named for another split, it gives that one, if it has it.
     Where some images have a label, those without are bad; where none has, none is needed.
     """
-    listed = [_entries(place, split) for place in named]
+    listed = [_entries(source, split) for source in sources]
     with_labels = any(entry is not None and entry.label for entries in listed for entry in entries)
 
     def images() -> Iterator[tuple[Entry, Content]]:
-        for place, entries in zip(named, listed, strict=True):
-            for entry, content in zip(entries, place.contents(), strict=True):
+        for source, entries in zip(sources, listed, strict=True):
+            for entry, content in zip(entries, source.contents(), strict=True):
                 if entry is None:
                     continue
                 if entry.split == OUTSIDE:
                     content = BadImage("It lies outside of train, valid and test.")
                 elif with_labels and not entry.label and not isinstance(content, BadImage):
                     content = _no_label(entry.name)
-                yield entry._replace(name=f"{shown(place.name)}/{entry.name}") if len(named) > 1 else entry, content
+                several = len(sources) > 1
+                yield entry._replace(name=f"{shown(source.name)}/{entry.name}") if several else entry, content
 
     return sum(entry is not None for entries in listed for entry in entries), images()
 
@@ -122,9 +107,9 @@ def _no_label(name: str) -> NoLabel:
     return NoLabel("It has no label: it lies in none of the classes' folders, or none is given.")
 
 
-def _entries(place: Place, split: str) -> list[Entry | None]:
-    """All images of a place, None for those of another split than the one wanted."""
-    entries = place.entries()
+def _entries(source: ImageSource, split: str) -> list[Entry | None]:
+    """All images of a source, None for those of another split than the one wanted."""
+    entries = source.entries()
     if split == "train":
         return [entry if entry.split else entry._replace(split=split) for entry in entries]
     if any(entry.split == split for entry in entries):
@@ -132,7 +117,7 @@ def _entries(place: Place, split: str) -> list[Entry | None]:
     return [entry if entry.split == OUTSIDE else entry._replace(split=split) for entry in entries]
 
 
-def place_of(path: Path, data: DataSettings) -> Place:
+def open_source(path: Path, data: ImageData) -> ImageSource:
     """Looks at a file or folder and tells its form."""
     if not path.exists():
         raise RegardError(
@@ -160,7 +145,7 @@ def place_of(path: Path, data: DataSettings) -> Place:
             return table
     raise RegardError(
         f"The form of '{path}' is not known.",
-        "It is no folder, no .tar, no idx file and no .csv with a header.",
+        "It is not a folder, a .tar, an idx file or a .csv with a header.",
         "Unpack it first." if path.suffix == ".zip" else "Name a folder of images, or one of those.",
     )
 
@@ -174,17 +159,13 @@ class ImageFolder:
     def __init__(self, path: Path, files: list[Path]):
         self.name, self.path, self.files = path.absolute().name, path, files
 
-    def fingerprint(self) -> Iterator[str]:
-        for file in self.files:
-            yield _state(file, file.relative_to(self.path))
+    def fingerprint(self) -> str:
+        return fingerprint([], [_state(file, file.relative_to(self.path)) for file in self.files])
 
     def entries(self) -> list[Entry]:
         names = [file.relative_to(self.path) for file in self.files]
-        found = by_folder([name.parts for name in names])
-        return [
-            Entry(shown(name.as_posix()), shown(label), split)
-            for name, (label, split) in zip(names, found, strict=True)
-        ]
+        labelled = zip(names, by_folder([name.parts for name in names]), strict=True)
+        return [Entry(shown(name.as_posix()), shown(label), split) for name, (label, split) in labelled]
 
     def contents(self) -> Iterator[Content]:
         yield from self.files
@@ -200,12 +181,13 @@ class ImageFolder:
                     yield shown("/".join((self.name, *parent, name)))
 
 
-def _state(file: Path, name: Path | str) -> str:
+def _state(file: Path, name: Path | str) -> tuple[str, int, int]:
+    """Size and time instead of the content: hashing all images would take as long as decoding them."""
     try:
         state = file.stat()
     except (OSError, ValueError):
-        return f"{name!r} missing\n"
-    return f"{name!r} {state.st_size} {state.st_mtime_ns}\n"
+        return str(name), -1, 0
+    return str(name), state.st_size, state.st_mtime_ns
 
 
 # ---------------------------------------------------------------- tables
@@ -232,12 +214,9 @@ class Table:
                 "Correct the header, or set data.image_field to the column with the paths of the images.",
             )
 
-    def fingerprint(self) -> Iterator[str]:
-        with readable(self.path):
-            yield f"{self.image_field!r} {self.label_field!r} {sha256(self.path)}\n"
-        for entry, content in self.rows:
-            if isinstance(content, Path):
-                yield _state(content, entry.name)
+    def fingerprint(self) -> str:
+        states = [_state(content, entry.name) for entry, content in self.rows if isinstance(content, Path)]
+        return fingerprint([self.path], self.image_field, self.label_field, states)
 
     @cached_property
     def rows(self) -> list[tuple[Entry, Content]]:
@@ -278,7 +257,7 @@ class Table:
 
 
 def _is_text(field: str) -> bool:
-    """Bytes that are no UTF-8 were read as halves of characters."""
+    """Bytes that are not UTF-8 were read as halves of characters."""
     return not any("\ud800" <= letter <= "\udfff" for letter in field)
 
 
@@ -290,8 +269,8 @@ class Digits:
 
     name = "digits"
 
-    def fingerprint(self) -> Iterator[str]:
-        yield "digits"
+    def fingerprint(self) -> str:
+        return fingerprint([], "digits")
 
     @cached_property
     def loaded(self) -> Any:

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
-from regard.settings import ImageSettings
 from regard.errors import RegardError
+from regard.settings import ImageSettings
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 ENDINGS = frozenset(
     (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm")
 )
-LARGEST = 256 * 2**20  # bytes of a file; a larger one is no picture to learn from
+LARGEST = 256 * 2**20  # bytes of a file; a larger one is not an image to learn from
 
 
 class BadImage(Exception):
@@ -56,7 +56,7 @@ def read_image(source: Path | BinaryIO, settings: ImageSettings) -> NDArray[np.u
             upright = _eight_bits(upright, _whites(image))
         return _fitted(upright, settings)
     except UnidentifiedImageError:
-        raise BadImage(f"It is no image of a known form ({', '.join(FORMATS)}).") from None
+        raise BadImage(f"It is not an image of a known form ({', '.join(FORMATS)}).") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise BadImage(f"It has more than {(Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels.") from None
     except Exception:  # decoders raise errors of every kind for a file that is not as they expect
@@ -72,7 +72,7 @@ def fit_pixels(pixels: NDArray[np.uint8], settings: ImageSettings) -> NDArray[np
 
 def image_files(paths: Sequence[Path]) -> list[Path]:
     """The files as given, and all images below the folders among them."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if not path.exists():
             raise RegardError(
@@ -87,8 +87,8 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
                 f"No file below it ends in one of {', '.join(sorted(ENDINGS))}.",
                 "Name another folder, or the files themselves.",
             )
-        found += images
-    return found
+        files += images
+    return files
 
 
 def is_image_name(name: str) -> bool:
@@ -108,7 +108,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 def natural_order(name: str) -> tuple[list[Any], str]:
     """A key to sort names by: numbers in them count as numbers, so that 2 comes before 10."""
     words = re.split("([0-9]+)", name)
-    # A number without its zeros is larger when it is longer; so no name, however long, is a sum to be worked out.
+    # A number without its zeros is larger when it is longer: so none, however long, has to be computed.
     words[1::2] = [number.lstrip("0") for number in words[1::2]]
     return [(len(word), word) if at % 2 else word for at, word in enumerate(words)], name
 

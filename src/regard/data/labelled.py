@@ -1,28 +1,25 @@
 """Labelled text for classification: TSV, CSV, JSONL, or the label as the first word; plain or gzipped.
 
-Every form becomes a stream of examples, so the data may be larger than memory. A byte that is not of the encoding is
-kept as a mark until its record is cut into fields: so a bad byte costs one record, never the quotes of the next.
+Every form becomes a stream of examples, so the data may be larger than memory.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import BinaryIO, NamedTuple
 
-from regard.settings import DataSettings
-from regard.data.named import named_path
-from regard.data.pairs import LONGEST_LINE, SKIP_THEM, open_file, which_split
+from regard.data.fingerprints import fingerprint
+from regard.data.lines import LONGEST_LINE, SKIP_ADVICE, numbered_lines, open_file, readable
+from regard.data.splits import SPLITS, Division, divided, named_path
 from regard.errors import RegardError, UsageError
-from regard.files import sha256
+from regard.settings import FileList, LabelledData
 
 
 class Example(NamedTuple):
@@ -32,28 +29,17 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledSource:
-    """One split of the data. Iterating reads it anew from the start."""
+    """One split of the data. Every iteration reads it from the start."""
 
     name: str
-    settings: DataSettings
+    settings: LabelledData
     paths: tuple[Path, ...]
-    # When train is divided: the splits held out of it, and the share of each.
-    division: tuple[tuple[str, ...], float] | None = None
-
-    @classmethod
-    def of(cls, name: str, settings: DataSettings) -> LabelledSource:
-        """The files that `data.train`, `data.valid` or `data.test` names, each there and of a known form."""
-        paths = []
-        for listed in getattr(settings, name):
-            path = named_path(listed, settings.root, f"data.{name}", '["a.tsv", "b.tsv"]')
-            form_of(path, settings)
-            paths.append(path)
-        return cls(name, settings, tuple(paths))
+    division: Division | None = None  # where train is divided, the part that this split has of it
 
     def __iter__(self) -> Iterator[Example]:
         for path in self.paths:
             for example in read_examples(path, self.settings):
-                if self.division is None or which_split(example.text, self.division[1], self.division[0]) == self.name:
+                if self.division is None or self.division.split(example.text) == self.name:
                     yield example
 
     @cached_property
@@ -62,31 +48,39 @@ class LabelledSource:
         data = self.settings
         forms = [form_of(path, data) for path in self.paths]
         fields = (data.columns, data.text_field, data.label_field, data.label_until, data.encoding, data.bad_lines)
-        digest = hashlib.sha256(repr((self.name, self.division, forms, fields)).encode())
-        for path in self.paths:
-            digest.update(sha256(path).encode())
-        return digest.hexdigest()
+        return fingerprint(self.paths, self.name, self.division, forms, fields)
 
 
-def splits(settings: DataSettings) -> dict[str, LabelledSource]:
+def labelled_splits(data: LabelledData) -> dict[str, LabelledSource]:
     """Train, valid and test as the settings name them; what is not named is held out of train."""
-    if not settings.train:
+    if not data.train:
         raise RegardError(
             "No training data is named.",
             "The recipe's data.train is empty.",
             'Set data.train to files of labelled text, for example data.train=["train.tsv"].',
         )
-    sources = {name: LabelledSource.of(name, settings) for name in ("train", "valid", "test")}
-    held_out = tuple(name for name, source in sources.items() if not source.paths)
-    if held_out:
-        for name in ("train", *held_out):
-            division = (held_out, settings.held_out)
-            sources[name] = replace(sources[name], paths=sources["train"].paths, division=division)
-    return sources
+    paths = {split: labelled_files(getattr(data, split), data, f"data.{split}") for split in SPLITS}
+    return {
+        split: LabelledSource(split, data, files, division)
+        for split, (files, division) in divided(paths, data.held_out).items()
+    }
+
+
+def labelled_source(listed: FileList, data: LabelledData) -> LabelledSource:
+    """Other files to test on, read as the settings say."""
+    return LabelledSource("test", data, labelled_files(listed, data, "the test data"))
+
+
+def labelled_files(listed: FileList, data: LabelledData, key: str) -> tuple[Path, ...]:
+    """The files that a setting names, each there and of a known form."""
+    paths = tuple(named_path(name, data.root, key, '["a.tsv", "b.tsv"]') for name in listed)
+    for path in paths:
+        form_of(path, data)
+    return paths
 
 
 def labels_of(source: LabelledSource) -> list[str]:
-    """The classes of the training texts, by name. One class alone is no task."""
+    """The classes of the training texts, by name. One class alone is not a task."""
     counts = Counter(example.label for example in source)
     files = ", ".join(f"'{path}'" for path in source.paths)
     if not counts:
@@ -112,7 +106,7 @@ def labels_of(source: LabelledSource) -> list[str]:
 Parsed = Example | str
 
 
-def form_of(path: Path, settings: DataSettings) -> str:
+def form_of(path: Path, settings: LabelledData) -> str:
     if settings.form != "auto":
         return settings.form
     ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
@@ -125,31 +119,21 @@ def form_of(path: Path, settings: DataSettings) -> str:
     return ending[1:]
 
 
-def read_examples(path: Path, settings: DataSettings) -> Iterator[Example]:
+def read_examples(path: Path, settings: LabelledData) -> Iterator[Example]:
     """The examples of one file, without those of empty text."""
     form = form_of(path, settings)
-    # A byte order mark is no part of the text. Bytes that are no UTF-8 become surrogates, which `_checked` finds.
-    encoding = "utf-8-sig" if settings.encoding == "utf-8" else settings.encoding
-    try:
-        with (
-            open_file(path) as raw,
-            io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="\n") as file,
-        ):
-            records = _csv_records(file, path, settings) if form == "csv" else _line_records(file, form, settings)
-            for number, parsed in records:
-                found = _checked(parsed, settings) if isinstance(parsed, Example) else parsed
-                if isinstance(found, Example):
-                    if found.text.strip():
-                        yield found
-                elif settings.bad_lines == "error":
-                    raise RegardError(f"Line {number:,} of '{path}' cannot be used.", found, SKIP_THEM)
-    except (OSError, EOFError, zlib.error) as error:
-        raise RegardError(
-            f"Cannot read '{path}'.", f"{error}", "Check the file and its permissions; a .gz must be whole."
-        ) from None
+    with readable(path), open_file(path) as file:
+        records = _csv_records(file, path, settings) if form == "csv" else _line_records(file, form, settings)
+        for number, parsed in records:
+            example = _checked(parsed, settings) if isinstance(parsed, Example) else parsed
+            if isinstance(example, str):
+                if settings.bad_lines == "error":
+                    raise RegardError(f"Line {number:,} of '{path}' cannot be used.", example, SKIP_ADVICE)
+            elif example.text.strip():
+                yield example
 
 
-def _checked(example: Example, settings: DataSettings) -> Parsed:
+def _checked(example: Example, settings: LabelledData) -> Parsed:
     """The example with its label as the settings want it."""
     label = example.label
     if settings.label_until:
@@ -162,24 +146,19 @@ def _checked(example: Example, settings: DataSettings) -> Parsed:
     return Example(label, example.text) if label else "Its label is empty."
 
 
-# ---------------------------------------------------------------- one record a line
+# ---------------------------------------------------------------- one record per line
 
 
-def _line_records(file: TextIO, form: str, settings: DataSettings) -> Iterator[tuple[int, Parsed]]:
+def _line_records(file: BinaryIO, form: str, settings: LabelledData) -> Iterator[tuple[int, Parsed]]:
     parse = LINE_FORMS[form]
-    number = 0
-    while line := file.readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
-            # Read on to the end of the line, keeping nothing of it.
-            while not line.endswith("\n") and (rest := file.readline(LONGEST_LINE)):
-                line = rest
-            yield number, f"It is longer than {LONGEST_LINE:,} characters."
+    for number, line, problem in numbered_lines(file, settings.encoding):
+        if problem:
+            yield number, problem
         elif line.strip():
-            yield number, parse(line.rstrip("\r\n"), settings)
+            yield number, parse(line, settings)
 
 
-def _from_tsv(line: str, settings: DataSettings) -> Parsed:
+def _from_tsv(line: str, settings: LabelledData) -> Parsed:
     fields = line.split("\t")
     label, text = settings.columns
     if len(fields) <= max(label, text):
@@ -187,7 +166,7 @@ def _from_tsv(line: str, settings: DataSettings) -> Parsed:
     return Example(fields[label], fields[text])
 
 
-def _from_json(line: str, settings: DataSettings) -> Parsed:
+def _from_json(line: str, settings: LabelledData) -> Parsed:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -202,12 +181,12 @@ def _from_json(line: str, settings: DataSettings) -> Parsed:
     return Example(label if isinstance(label, str) else json.dumps(label), text)
 
 
-def _label_first(line: str, settings: DataSettings) -> Parsed:
+def _label_first(line: str, settings: LabelledData) -> Parsed:
     label, *rest = line.split(maxsplit=1)
     return Example(label, rest[0] if rest else "")
 
 
-LINE_FORMS: dict[str, Callable[[str, DataSettings], Parsed]] = {
+LINE_FORMS: dict[str, Callable[[str, LabelledData], Parsed]] = {
     "tsv": _from_tsv,
     "jsonl": _from_json,
     "label-first": _label_first,
@@ -217,10 +196,16 @@ LINE_FORMS: dict[str, Callable[[str, DataSettings], Parsed]] = {
 # ---------------------------------------------------------------- a record may be several lines
 
 
-def _csv_records(file: TextIO, path: Path, settings: DataSettings) -> Iterator[tuple[int, Parsed]]:
-    """Records numbered by the line they start on. A quoted text may hold commas and line ends."""
+def _csv_records(file: BinaryIO, path: Path, settings: LabelledData) -> Iterator[tuple[int, Parsed]]:
+    """Records numbered by the line they start on. A quoted text may hold commas and line ends.
+
+    A byte that is not of the encoding becomes a surrogate, which `_checked` refuses when the record is cut into fields:
+    so a bad byte costs one record, never the quotes of the next.
+    """
+    encoding = "utf-8-sig" if settings.encoding == "utf-8" else settings.encoding
     csv.field_size_limit(LONGEST_LINE)  # Python's own limit of 131,072 is short for a document
-    reader = csv.reader(file, strict=True)
+    lines = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+    reader = csv.reader(lines, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
     except csv.Error:

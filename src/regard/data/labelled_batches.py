@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data import packed_stream
+from regard.data import packed
 from regard.data.batch import Batch
-from regard.data.packed_stream import PackedStream, RowOf, by_window, laid_out, places_in_rows
-from regard.data.packing import Rows, of_like_length, pack, rows_of_length
-from regard.data.shards import LabelledShards, cut, spread
+from regard.data.packed import PackedShape, PackedStream, WindowRows, flat, placements
+from regard.data.packing import Rows, pack, rows_of_length
+from regard.data.ragged import spread
+from regard.data.tokenised import TokenisedTexts
 from regard.data.tokenizers import END, START
 
 FRAME = 2  # <start> and <end>
@@ -28,7 +29,7 @@ FRAME = 2  # <start> and <end>
 
 @dataclass(frozen=True)
 class LabelledBatch(Batch):
-    """Labels are classes from 0 on; segment 0 marks padding."""
+    """Labels [B, T] are classes from 0 on; segment 0 marks padding."""
 
     nothing: ClassVar[int] = -1
     unit: ClassVar[str] = "texts"
@@ -39,90 +40,64 @@ class LabelledBatch(Batch):
 
 
 @dataclass(frozen=True)
-class LabelledRows:
+class LabelledRows(PackedShape[TokenisedTexts, LabelledBatch]):
     """The constant shape of a batch, and which end of a text its class stands at."""
 
     rows: int
     length: int
     at_end: bool
-    apart: bool = False  # one text a row, in shapes of several lengths
+    apart: bool = False  # one text per row, in shapes of several lengths
 
     @property
     def positions(self) -> int:
         return self.rows * self.length
 
     def of_length(self, length: int) -> LabelledRows:
-        """As many positions in rows of another length."""
         return replace(self, rows=rows_of_length(length, self.positions), length=length)
 
-    def pack(self, texts: LabelledShards) -> Rows:
-        takes = _lengths(texts)
-        return pack(takes, takes, (self.length, self.length))
+    def lengths(self, samples: TokenisedTexts) -> NDArray[np.int64]:
+        return samples.texts.lengths + FRAME
 
-    def fill(self, rows: list[RowOf[LabelledShards]]) -> LabelledBatch:
-        """Write the texts of each row into a rectangle. Rows that are missing stay empty."""
+    def pack(self, samples: TokenisedTexts) -> Rows:
+        lengths = self.lengths(samples)
+        return pack(lengths, lengths, (self.length, self.length))
+
+    def fill(self, rows: WindowRows[TokenisedTexts]) -> LabelledBatch:
         tokens, segments, positions = np.zeros((3, self.rows, self.length), np.int64)
         labels = np.full((self.rows, self.length), LabelledBatch.nothing, np.int64)
-        for texts, chosen in by_window(rows):
-            samples, row_of, segment_of = laid_out(chosen)
-            taken = texts.take(samples)
-            takes = taken.texts.lengths + FRAME
-            starts = places_in_rows(takes, row_of, segment_of, self.length)
-            ends = starts + takes - 1
-            places = spread(starts, takes)
-            segments.reshape(-1)[places] = np.repeat(segment_of, takes)
-            positions.reshape(-1)[places] = spread(np.zeros_like(takes), takes)
-            tokens.reshape(-1)[spread(starts + 1, taken.texts.lengths)] = taken.texts.ids
-            tokens.reshape(-1)[starts] = START
-            tokens.reshape(-1)[ends] = END
-            labels.reshape(-1)[ends if self.at_end else starts] = taken.classes
+        for samples, where in placements(rows):
+            taken = samples.take(where.samples)
+            lengths = self.lengths(taken)
+            starts = where.starts(lengths, self.length)
+            ends = starts + lengths - 1
+            every = spread(starts, lengths)
+            flat(segments)[every] = np.repeat(where.segment, lengths)
+            flat(positions)[every] = spread(np.zeros_like(lengths), lengths)
+            flat(tokens)[spread(starts + 1, taken.texts.lengths)] = taken.texts.ids
+            flat(tokens)[starts] = START
+            flat(tokens)[ends] = END
+            flat(labels)[ends if self.at_end else starts] = taken.classes
         return LabelledBatch(*(torch.from_numpy(array) for array in (labels, tokens, segments, positions)))
 
 
-class LabelledStream(PackedStream[LabelledShards, LabelledBatch]):
-    """The endless stream of training batches. Texts longer than `max_length` tokens keep their beginning."""
+class LabelledStream(PackedStream[TokenisedTexts, LabelledBatch]):
+    """Texts longer than `max_length` tokens keep their beginning."""
 
-    def __init__(self, texts: LabelledShards, shape: LabelledRows, seed: int, max_length: int):
-        apart = shape.positions if shape.apart else 0
-        super().__init__(np.arange(len(texts), dtype=np.int32), shape.rows, seed, apart)
-        self.texts, self.shape, self.max_length = texts, shape, max_length
+    def __init__(self, texts: TokenisedTexts, shape: LabelledRows, seed: int, max_length: int):
+        super().__init__(np.arange(len(texts), dtype=np.int32), shape, seed)
+        self.texts, self.max_length = texts, max_length
 
-    def take(self, chosen: NDArray[np.int64], generator: np.random.Generator) -> LabelledShards:
-        return shortened(self.texts.take(chosen), self.max_length)
-
-    def lengths(self, samples: LabelledShards) -> NDArray[np.int64]:
-        return _lengths(samples)
-
-    def pack(self, samples: LabelledShards) -> Rows:
-        return self.shape.pack(samples)
-
-    def fill(self, rows: list[RowOf[LabelledShards]], length: int = 0) -> LabelledBatch:
-        return (self.shape.of_length(length) if length else self.shape).fill(rows)
+    def take(self, numbers: NDArray[np.int64], generator: np.random.Generator) -> TokenisedTexts:
+        return shortened(self.texts.take(numbers), self.max_length)
 
 
 def in_order(
-    texts: LabelledShards, shape: LabelledRows, max_length: int
+    texts: TokenisedTexts, shape: LabelledRows, max_length: int
 ) -> Iterator[tuple[LabelledBatch, NDArray[np.int64]]]:
     """Every text once; with each batch the numbers of its texts, as their labels stand row by row."""
-    for start in range(0, len(texts), packed_stream.WINDOW):
-        chosen = np.arange(start, min(start + packed_stream.WINDOW, len(texts)))
-        taken = shortened(texts.take(chosen), max_length)
-        if shape.apart:
-            for length, samples in of_like_length(_lengths(taken), shape.positions):
-                batch = shape.of_length(length).fill([(taken, [sample]) for sample in samples])
-                yield batch, start + np.array(samples, np.int64)
-            continue
-        packed = shape.pack(taken)
-        for first in range(0, len(packed), shape.rows):
-            rows = packed[first : first + shape.rows]
-            numbers = np.array([start + sample for row in rows for sample in row], np.int64)
-            yield shape.fill([(taken, row) for row in rows]), numbers
+    return packed.in_order(texts, shape, lambda part: shortened(part, max_length))
 
 
-def shortened(texts: LabelledShards, max_length: int) -> LabelledShards:
+def shortened(texts: TokenisedTexts, max_length: int) -> TokenisedTexts:
     """Each text cut so that it takes at most `max_length` positions with <start> and <end>."""
-    return LabelledShards(cut(texts.texts, max_length - FRAME), texts.classes)
-
-
-def _lengths(texts: LabelledShards) -> NDArray[np.int64]:
-    return texts.texts.lengths + FRAME
+    return TokenisedTexts(texts.texts.cut(max_length - FRAME), texts.classes)

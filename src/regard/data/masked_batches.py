@@ -19,18 +19,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.settings import MaskingSettings
 from regard.data.batch import Batch
-from regard.data.text_batches import TextStream, rows_of
+from regard.data.text_batches import Starts, TextStream, cut_rows
 from regard.data.tokenizers import PAD, SPECIALS
+from regard.settings import MaskingSettings
 
 
 @dataclass(frozen=True)
 class MaskedBatch(Batch):
-    """The labels are the tokens that stood at `places`."""
+    """The labels [B, M] are the tokens that stood at `positions`."""
 
     tokens_BT: Tensor
-    places_BM: Tensor
+    positions_BM: Tensor
 
 
 @dataclass(frozen=True)
@@ -45,34 +45,32 @@ class Masking:
         count = max(1, round(self.settings.share * length))
         order_BT = generator.random((rows, length))
         order_BT[tokens_BT < len(SPECIALS)] = 2.0  # never hidden
-        places_BM = np.sort(np.argpartition(order_BT, count - 1, axis=1)[:, :count], axis=1)
-        labels_BM = np.take_along_axis(tokens_BT, places_BM, axis=1)
+        positions_BM = np.sort(np.argpartition(order_BT, count - 1, axis=1)[:, :count], axis=1)
+        labels_BM = np.take_along_axis(tokens_BT, positions_BM, axis=1)
         ordinary_BM = labels_BM >= len(SPECIALS)
         fate_BM = generator.random((rows, count))
         others_BM = generator.integers(len(SPECIALS), self.vocabulary, (rows, count))
         hidden_BM = np.where(fate_BM < self.settings.random, others_BM, self.vocabulary)
         same_BM = (fate_BM >= 1 - self.settings.same) | ~ordinary_BM
         hidden_BT = tokens_BT.copy()
-        np.put_along_axis(hidden_BT, places_BM, np.where(same_BM, labels_BM, hidden_BM), axis=1)
+        np.put_along_axis(hidden_BT, positions_BM, np.where(same_BM, labels_BM, hidden_BM), axis=1)
         labels_BM = np.where(ordinary_BM, labels_BM, PAD)
-        return MaskedBatch(*(torch.from_numpy(array) for array in (labels_BM, hidden_BT, places_BM)))
+        return MaskedBatch(*(torch.from_numpy(array) for array in (labels_BM, hidden_BT, positions_BM)))
 
 
 class MaskedStream(TextStream[MaskedBatch]):
-    """The endless stream of training batches, from any state on."""
-
     def __init__(self, ids: NDArray[Any], rows: int, length: int, seed: int, masking: Masking):
         super().__init__(ids, rows, length, seed)
         self.masking = masking
 
-    def batch(self, starts: list[int], epoch: int, place: int) -> MaskedBatch:
-        generator = np.random.default_rng([self.seed, epoch, place])
-        return self.masking.hide(rows_of(self.ids, starts, self.length), generator)
+    def batch(self, starts: Starts, epoch: int, last: int) -> MaskedBatch:
+        generator = np.random.default_rng([self.seed, epoch, last])
+        return self.masking.hide(cut_rows(self.ids, starts, self.length), generator)
 
 
 def in_order(ids: NDArray[Any], rows: int, length: int, masking: Masking) -> Iterator[MaskedBatch]:
     """The text row by row, hidden always in the same way: for validation. An unfilled last row is left out."""
     length = min(length, len(ids))
-    starts = list(range(0, len(ids) - length + 1, max(length, 1)))
+    starts = np.arange(0, len(ids) - length + 1, max(length, 1))
     for first in range(0, len(starts), rows):
-        yield masking.hide(rows_of(ids, starts[first : first + rows], length), np.random.default_rng([0, first]))
+        yield masking.hide(cut_rows(ids, starts[first : first + rows], length), np.random.default_rng([0, first]))

@@ -1,4 +1,4 @@
-"""Packing: sentence pairs laid into rows of constant length, several to a row; or one to a row, by length.
+"""Packing: sentence pairs laid into rows of constant length, several to a row; or one per row, by length.
 
 Source and target of a pair go into the same row, so a row is full when either side is. To waste little
 of the other side, a row takes pairs in the order given until there is room for about two more, and then
@@ -46,8 +46,8 @@ def pack(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], r
     return rows
 
 
-def of_like_length(lengths: NDArray[np.int64], positions: int) -> list[tuple[int, list[int]]]:
-    """Samples in batches of `positions`, one sample a row; with each batch the length of its rows.
+def group_by_length(lengths: NDArray[np.int64], positions: int) -> list[tuple[int, list[int]]]:
+    """Samples in batches of `positions`, one sample per row; with each batch the length of its rows.
 
     There are few lengths, so that few shapes are computed with. What does not fill a batch goes to the next longer
     rows, so that only the last batch has empty ones.
@@ -68,7 +68,7 @@ def of_like_length(lengths: NDArray[np.int64], positions: int) -> list[tuple[int
 
 
 def rows_of_length(length: int, positions: int) -> int:
-    """How many rows make a batch of about so many positions."""
+    """How many rows make a batch of about this many positions."""
     return max(1, positions // length)
 
 
@@ -95,7 +95,7 @@ def _two_that_fill(pool: _Pool, candidates: list[int], source: int, target: int)
                 source - spare_source - pool.lengths[first][0],
                 target - spare_target - pool.lengths[first][1],
             )
-            if missing in pool.of_lengths and (second := pool.find(missing, other_than=first)) is not None:
+            if missing in pool.by_lengths and (second := pool.find(missing, other_than=first)) is not None:
                 pool.take(first)
                 pool.take(second)
                 return [first, second]
@@ -114,9 +114,9 @@ class _Pool:
         self.after = [*range(1, self.end + 1), 0]
         self.before = [self.end, *range(self.end)]
         # The pairs of each two lengths, the first in order last.
-        self.of_lengths: dict[Lengths, list[int]] = {}
+        self.by_lengths: dict[Lengths, list[int]] = {}
         for index in range(len(lengths) - 1, -1, -1):
-            self.of_lengths.setdefault(lengths[index], []).append(index)
+            self.by_lengths.setdefault(lengths[index], []).append(index)
 
     def take(self, pair: int) -> None:
         self.used[pair] = 1
@@ -139,7 +139,7 @@ class _Pool:
 
     def find(self, lengths: Lengths, other_than: int) -> int | None:
         """A pair of exactly these lengths."""
-        stack = self.of_lengths[lengths]
+        stack = self.by_lengths[lengths]
         while stack and self.used[stack[-1]]:
             stack.pop()
         if stack and stack[-1] == other_than:

@@ -23,7 +23,7 @@ UNKNOWN = -1
 
 
 class Palette:
-    """Colours [K, C] from 0 to 255; `code` is a colour's place among them."""
+    """Colours [K, C] from 0 to 255; `code` is a colour's index among them."""
 
     def __init__(self, colours_KC: NDArray[np.uint8]):
         if colours_KC.ndim != 2 or not len(colours_KC):
@@ -34,7 +34,7 @@ class Palette:
 
     @classmethod
     def grey(cls, levels: int) -> Palette:
-        """So many levels from black to white, at equal distances; there are no more than 256."""
+        """This many levels from black to white, at equal distances; there are no more than 256."""
         return cls(np.unique(np.linspace(0, 255, levels).round().astype(np.uint8))[:, None])
 
     @classmethod
@@ -43,12 +43,12 @@ class Palette:
         from sklearn.cluster import MiniBatchKMeans  # here: it takes half a second
 
         sample_PC = _sample(pixels_NHWC, seed)
-        found_KC = np.unique(sample_PC, axis=0)
-        if len(found_KC) > colours:
+        colours_KC = np.unique(sample_PC, axis=0)
+        if len(colours_KC) > colours:
             search = MiniBatchKMeans(colours, random_state=seed, batch_size=16_384, n_init=1, init_size=20_000)
             search.fit(sample_PC.astype(np.float32))
-            found_KC = np.unique(search.cluster_centers_.round().clip(0, 255).astype(np.uint8), axis=0)
-        return cls(found_KC[np.argsort(_brightness(found_KC), kind="stable")])
+            colours_KC = np.unique(search.cluster_centers_.round().clip(0, 255).astype(np.uint8), axis=0)
+        return cls(colours_KC[np.argsort(_brightness(colours_KC), kind="stable")])
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Palette:
@@ -72,11 +72,11 @@ class Palette:
         for channel in range(self.channels):  # a colour's number has its channels as digits
             numbers_NHW = numbers_NHW * 256 + pixels_NHWC[..., channel]
         numbers_NT = numbers_NHW.reshape(len(pixels_NHWC), -1)
-        found_NT = self._known[numbers_NT]
-        if (new := np.unique(numbers_NT[found_NT == UNKNOWN])).size:
+        codes_NT = self._known[numbers_NT]
+        if (new := np.unique(numbers_NT[codes_NT == UNKNOWN])).size:
             self._known[new] = self._nearest(new)
-            found_NT = self._known[numbers_NT]
-        return found_NT.astype(np.int64)
+            codes_NT = self._known[numbers_NT]
+        return codes_NT.astype(np.int64)
 
     def pixels(self, codes_NT: NDArray[np.integer[Any]], height: int, width: int) -> NDArray[np.uint8]:
         """Images of the colours that the codes stand for: [N, H, W, C]."""
@@ -84,20 +84,20 @@ class Palette:
 
     def error(self, pixels_NHWC: NDArray[np.uint8]) -> float:
         """What the palette loses: the mean squared difference of a channel, from 0 to 255."""
-        kept_NHWC = self.pixels(self.codes(pixels_NHWC), *pixels_NHWC.shape[1:3])
-        return float(np.square(kept_NHWC.astype(np.float64) - pixels_NHWC).mean())
+        shown_NHWC = self.pixels(self.codes(pixels_NHWC), *pixels_NHWC.shape[1:3])
+        return float(np.square(shown_NHWC.astype(np.float64) - pixels_NHWC).mean())
 
     def _nearest(self, numbers_P: NDArray[np.int64]) -> NDArray[np.int16]:
         """|x − c|² without |x|², which is the same for all: |c|² − 2 x·c. Whole numbers, so exact in float32."""
         powers_C = 256 ** np.arange(self.channels)[::-1]
         colours_CK = self.colours_KC.T.astype(np.float32)
         squares_K, twice_CK = np.square(colours_CK).sum(0), 2 * colours_CK
-        found_P = np.empty(len(numbers_P), np.int16)
+        nearest_P = np.empty(len(numbers_P), np.int16)
         for start in range(0, len(numbers_P), AT_ONCE):
             part = slice(start, start + AT_ONCE)
             x_PC = (numbers_P[part, None] // powers_C % 256).astype(np.float32)
-            found_P[part] = (squares_K - x_PC @ twice_CK).argmin(1)
-        return found_P
+            nearest_P[part] = (squares_K - x_PC @ twice_CK).argmin(1)
+        return nearest_P
 
 
 def _sample(pixels_NHWC: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:

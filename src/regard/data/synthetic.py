@@ -14,7 +14,7 @@ random. Chance is 1 / number of values. In a small vocabulary a key recurs soon 
 `recall` can be solved by looking back a little, however long the sequence is. `recall-one-shot` cannot: what it asks
 for was said once, anywhere. Sort is easier than chance says, since an answer never falls.
 
-Training never shows a sequence twice: batch by batch they follow from (seed, place in the stream). Those to validate
+Training never shows a sequence twice: batch by batch they follow from (seed, row of the stream). Those to validate
 and to test on follow from other numbers, and are the same for every seed, so that runs can be compared. Short
 sequences of few symbols may still come up on both sides by chance.
 
@@ -23,17 +23,18 @@ Shapes: B sequences · S tokens of each · T = S − 1 positions that are read �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.settings import SyntheticSettings
-from regard.data.batch import DataState
+from regard.data.stream import Part, Stream
 from regard.data.text_batches import TextBatch
 from regard.data.tokenizers import PAD, SPECIALS, START
+from regard.settings import SyntheticSettings
 
 MARK = len(SPECIALS)  # between question and answer; in one-shot sequences, where nothing is said
 FIRST = MARK + 1  # the first ordinary symbol
@@ -43,19 +44,18 @@ Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-class SyntheticStream:
-    """The endless stream of training batches, from any state on."""
+class SyntheticStream(Stream[range, TextBatch]):
+    """One epoch that has no end."""
 
     def __init__(self, settings: SyntheticSettings, rows: int, seed: int):
         self.settings, self.rows, self.seed = settings, rows, seed
 
-    def batches(self, state: DataState) -> Iterator[tuple[TextBatch, DataState]]:
-        """Each batch with the state after it."""
-        place = state.row
-        while True:
-            generator = np.random.default_rng([TRAIN, self.seed, place])
-            place += self.rows
-            yield sequences(self.settings, self.rows, generator, training=True), DataState(0, 0, place)
+    def open(self, epoch: int, window: int) -> range:
+        return range(sys.maxsize)
+
+    def collate(self, parts: list[Part[range]]) -> TextBatch:
+        generator = np.random.default_rng([TRAIN, self.seed, parts[0].rows.start])
+        return sequences(self.settings, self.rows, generator, training=True)
 
 
 def held_out(settings: SyntheticSettings, split: str) -> TextBatch:
@@ -67,13 +67,13 @@ def held_out(settings: SyntheticSettings, split: str) -> TextBatch:
 def sequences(
     settings: SyntheticSettings, rows: int, generator: np.random.Generator, training: bool = False
 ) -> TextBatch:
-    """So many fresh sequences, with the labels of their kind; in training, with those to learn from."""
+    """Fresh sequences, with the labels of their kind; in training, with those to learn from."""
     kind = settings.kind
     if training and kind == "recall" and settings.learn_from == "all":
         kind = "recall-multi"
     tokens_BS, answers_BS = KINDS[kind](settings, rows, generator)
     labels_BS = np.where(answers_BS, tokens_BS, PAD)
-    return TextBatch(labels_BT=_tensor(labels_BS[:, 1:]), tokens_BT=_tensor(tokens_BS[:, :-1]))
+    return TextBatch(labels=_tensor(labels_BS[:, 1:]), tokens_BT=_tensor(tokens_BS[:, :-1]))
 
 
 def vocabulary_size(settings: SyntheticSettings) -> int:
@@ -148,13 +148,13 @@ def _recall(settings: SyntheticSettings, rows: int, generator: np.random.Generat
 
 
 def _recall_one_shot(settings: SyntheticSettings, rows: int, generator: np.random.Generator) -> tuple[Ids, Flags]:
-    """Every key once with its value, in random order and at random places; then one of the keys again."""
+    """Every key once with its value, in random order and at random positions; then one of the keys again."""
     count = settings.vocabulary // 2
     keys_BK = _dictionaries(rows, count, generator)
     values_BK = _dictionaries(rows, count, generator)
-    # Each pair is one of the `places` things in a row, the others being marks; a pair moves what follows it by one.
-    places = settings.length - 2 - count
-    chosen_BK = generator.random((rows, places)).argsort(1)[:, :count]
+    # Each pair is one of `things` in a row, the others being marks; a pair moves what follows it by one.
+    things = settings.length - 2 - count
+    chosen_BK = generator.random((rows, things)).argsort(1)[:, :count]
     starts_BK = np.sort(chosen_BK, axis=1) + np.arange(count)
     tokens_BS = np.full((rows, settings.length), MARK)
     np.put_along_axis(tokens_BS, starts_BK, FIRST + keys_BK, axis=1)

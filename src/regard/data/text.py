@@ -1,25 +1,43 @@
-"""Plain text for language models: files, folders, or JSONL with a text field; plain or gzipped.
+"""Running text from files, folders, or JSONL with a text field; plain or gzipped.
 
 Text is read in pieces, so it may be larger than memory. A file is one document; so is a line of JSONL.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from regard.settings import DataSettings, FileList
-from regard.data.pairs import open_file
-from regard.errors import RegardError, UsageError
-from regard.files import sha256
+from regard.data.fingerprints import fingerprint
+from regard.data.lines import Line, numbered_lines, open_file, readable
+from regard.data.splits import named_path
+from regard.errors import RegardError
+from regard.settings import FileList, TextData
 
 PIECE = 1 << 20  # bytes read at a time
+LONGEST_DOCUMENT = 1 << 31  # bytes of a line of JSONL, which is in memory as a whole
 ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".md")
+
+
+def text_source(listed: str | FileList, data: TextData) -> TextSource:
+    """The files named, and those below the folders named, in the order of their names."""
+    paths: list[Path] = []
+    for name in filter(None, [listed] if isinstance(listed, str) else listed):
+        path = named_path(name, data.root, "data.text", '["a.txt", "b.txt"]')
+        if path.is_dir():
+            paths += sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(ENDINGS))
+        else:
+            paths.append(path)
+    if not paths:
+        raise RegardError(
+            "No text is named.",
+            f"data.text is empty, or its folder holds no file ending in {', '.join(ENDINGS)}.",
+            'Set data.text to a file or a folder, for example data.text="input.txt".',
+        )
+    return TextSource(tuple(paths), data.text_field)
 
 
 @dataclass(frozen=True)
@@ -27,49 +45,16 @@ class TextSource:
     paths: tuple[Path, ...]
     field: str
 
-    @classmethod
-    def of(cls, listed: str | FileList, settings: DataSettings) -> TextSource:
-        """The files named, and those below the folders named, in the order of their names."""
-        paths: list[Path] = []
-        for name in filter(None, [listed] if isinstance(listed, str) else listed):
-            if not isinstance(name, str):
-                raise UsageError(
-                    "A list of texts holds another list.", "Texts are files or folders.", 'Write ["a.txt", "b.txt"].'
-                )
-            path = Path(settings.root, name)
-            if path.is_dir():
-                paths += sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(ENDINGS))
-            elif path.is_file():
-                paths.append(path)
-            else:
-                raise RegardError(
-                    f"The text '{path}' is missing.",
-                    f"The recipe looks for it from the folder '{settings.root}'.",
-                    "Correct data.text, or give the folder with --data DIR.",
-                )
-        if not paths:
-            raise RegardError(
-                "No text is named.",
-                f"data.text is empty, or its folder holds no file ending in {', '.join(ENDINGS)}.",
-                'Set data.text to a file or a folder, for example data.text="input.txt".',
-            )
-        return cls(tuple(paths), settings.text_field)
-
     def pieces(self) -> Iterator[tuple[bytes, bool]]:
         """Pieces of UTF-8 text, cut after a line end where there is one; and whether a document ends there."""
         for path in self.paths:
-            try:
-                yield from self._lines_of_json(path) if _is_json(path) else self._file(path)
-            except (OSError, EOFError, zlib.error) as error:
-                raise RegardError(
-                    f"Cannot read '{path}'.", f"{error}", "Check the file; a .gz must be whole."
-                ) from None
+            with readable(path):
+                yield from self._json_lines(path) if _is_json(path) else self._file(path)
 
     @cached_property
     def fingerprint(self) -> str:
         """Changes when the text changes, or how it is read."""
-        parts = [self.field, *(f"{sha256(path)} {_is_json(path)}" for path in self.paths)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return fingerprint(self.paths, self.field, [_is_json(path) for path in self.paths])
 
     def _file(self, path: Path) -> Iterator[tuple[bytes, bool]]:
         with open_file(path) as file:
@@ -83,26 +68,41 @@ class TextSource:
                 held = held[cut:]
             yield held, True
 
-    def _lines_of_json(self, path: Path) -> Iterator[tuple[bytes, bool]]:
+    def _json_lines(self, path: Path) -> Iterator[tuple[bytes, bool]]:
         with open_file(path) as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    yield json.loads(line)[self.field].encode(), True
-                except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-                    raise RegardError(
-                        f"Line {number:,} of '{path}' is not valid JSON.", f"{error}", "Mend the line, or remove it."
-                    ) from None
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    raise RegardError(
-                        f"Line {number:,} of '{path}' has no text.",
-                        f"It is not a JSON object with a text in the field '{self.field}'.",
-                        "Mend the line, or set data.text_field.",
-                    ) from None
+            for line in numbered_lines(file, longest=LONGEST_DOCUMENT):
+                if line.problem or line.text.strip():
+                    yield self._document(path, line), True
+
+    def _document(self, path: Path, line: Line) -> bytes:
+        try:
+            record = json.loads(line.text)  # of a bad line, there is no text
+        except (ValueError, RecursionError) as error:
+            raise RegardError(
+                f"Line {line.number:,} of '{path}' is not valid JSON.",
+                line.problem or f"{error}",
+                "Fix the line, or remove it.",
+            ) from None
+        try:
+            text: str = record[self.field]
+            return text.encode()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise RegardError(
+                f"Line {line.number:,} of '{path}' has no text.",
+                f"It is not a JSON object with a text in the field '{self.field}'.",
+                "Fix the line, or set data.text_field.",
+            ) from None
 
 
-def _holding(source: TextSource, piece: bytes) -> str:
+def not_utf8(source: TextSource, piece: bytes, error: UnicodeDecodeError) -> RegardError:
+    return RegardError(
+        f"The text is not valid UTF-8: {_file_with(source, piece)}.",
+        f"{error.reason} near {piece[max(0, error.start - 20) : error.start + 10]!r}.",
+        'Convert it to UTF-8, or read it as bytes: tokenizer.kind="byte" and tokenizer.lowercase=false.',
+    )
+
+
+def _file_with(source: TextSource, piece: bytes) -> str:
     """The file that a piece of text comes from."""
     for path in source.paths:
         if any(other == piece for other, _ in TextSource((path,), source.field).pieces()):
@@ -114,22 +114,14 @@ def _is_json(path: Path) -> bool:
     return ".jsonl" in path.suffixes
 
 
-def not_utf8(source: TextSource, piece: bytes, error: UnicodeDecodeError) -> RegardError:
-    return RegardError(
-        f"The text is not valid UTF-8: {_holding(source, piece)}.",
-        f"{error.reason} near {piece[max(0, error.start - 20) : error.start + 10]!r}.",
-        'Convert it to UTF-8, or read it as bytes: tokenizer.kind="byte" and tokenizer.lowercase=false.',
-    )
-
-
 def _between_characters(raw: bytes) -> int:
-    """The last place at which no UTF-8 character is cut in two."""
-    place = len(raw)
+    """The last position at which no UTF-8 character is cut in two."""
+    end = len(raw)
     for back in range(1, min(4, len(raw)) + 1):
         byte = raw[-back]
         if byte >= 0xC0:  # the first byte of a character of several
             size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return place if size == back else place - back
+            return end if size == back else end - back
         if byte < 0x80:
-            return place
-    return place
+            return end
+    return end

@@ -8,32 +8,35 @@ Shapes: B rows · T positions
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import Batch, DataState
-from regard.data.tokenizers import END, PAD
+from regard.data.batch import Batch
+from regard.data.stream import AnyBatch, Part, Stream
+from regard.data.tokenizers import END, PAD, SPECIALS
 from regard.errors import RegardError
 
-AnyBatch = TypeVar("AnyBatch", bound=Batch)
+Starts = NDArray[np.int64]  # where rows begin in the text
+
+COUNTED_AT_ONCE = 1 << 24  # tokens
 
 
 @dataclass(frozen=True)
 class TextBatch(Batch):
-    """The label of each token is the one after it."""
+    """The label of each token is the one after it: [B, T]."""
 
     tokens_BT: Tensor
 
 
-class TextStream(ABC, Generic[AnyBatch]):
-    """The endless stream of training batches, from any state on."""
+class TextStream(Stream[Starts, AnyBatch]):
+    """Rows of one long text."""
 
     def __init__(self, ids: NDArray[Any], rows: int, length: int, seed: int):
         self.ids, self.rows, self.length, self.seed = ids, rows, length, seed
@@ -46,52 +49,43 @@ class TextStream(ABC, Generic[AnyBatch]):
                 "Add text, or lower training.row_length.",
             )
 
-    @abstractmethod
-    def batch(self, starts: list[int], epoch: int, place: int) -> AnyBatch:
-        """The rows that start there; (epoch, place) is where in the stream the batch ends."""
-
-    def batches(self, state: DataState) -> Iterator[tuple[AnyBatch, DataState]]:
-        """Each batch with the state after it."""
-        starts: list[int] = []
-        epoch, row = state.epoch, state.row
-        while True:
-            order = self._starts(epoch)
-            for place in range(row, len(order)):
-                starts.append(int(order[place]))
-                if len(starts) == self.rows:
-                    yield self.batch(starts, epoch, place), DataState(epoch, 0, place + 1)
-                    starts = []
-            epoch, row = epoch + 1, 0
-
-    def _starts(self, epoch: int) -> NDArray[np.int64]:
+    def open(self, epoch: int, window: int) -> Starts:
         generator = np.random.default_rng([self.seed, epoch])
         offset = int(generator.integers(self.length))
         return generator.permutation(self.rows_in_epoch) * self.length + offset
 
+    def collate(self, parts: list[Part[Starts]]) -> AnyBatch:
+        starts = np.concatenate([part.window[part.slice] for part in parts])
+        return self.batch(starts, parts[-1].epoch, parts[-1].rows[-1])
+
+    @abstractmethod
+    def batch(self, starts: Starts, epoch: int, last: int) -> AnyBatch:
+        """The rows that begin there; the last of them is the row `last` of its epoch."""
+
 
 class NextTokenStream(TextStream[TextBatch]):
-    def batch(self, starts: list[int], epoch: int, place: int) -> TextBatch:
+    def batch(self, starts: Starts, epoch: int, last: int) -> TextBatch:
         return next_tokens(self.ids, starts, self.length)
 
 
 def in_order(ids: NDArray[Any], rows: int, length: int) -> Iterator[TextBatch]:
     """Every token but the first predicted once, each row on its own: for validation."""
-    starts = list(range(0, len(ids) - 1, length))
+    starts = np.arange(0, len(ids) - 1, length)
     for first in range(0, len(starts), rows):
         yield next_tokens(ids, starts[first : first + rows], length)
 
 
-def next_tokens(ids: NDArray[Any], starts: list[int], length: int) -> TextBatch:
+def next_tokens(ids: NDArray[Any], starts: Starts, length: int) -> TextBatch:
     """Rows of tokens, and for each the token after it."""
-    tokens = torch.from_numpy(rows_of(ids, starts, length + 1))
-    return TextBatch(labels_BT=tokens[:, 1:].contiguous(), tokens_BT=tokens[:, :-1].contiguous())
+    tokens = torch.from_numpy(cut_rows(ids, starts, length + 1))
+    return TextBatch(labels=tokens[:, 1:].contiguous(), tokens_BT=tokens[:, :-1].contiguous())
 
 
-def rows_of(ids: NDArray[Any], starts: list[int], length: int) -> NDArray[np.int64]:
-    """The rows that begin at these places; what lies beyond the end of the text is padding."""
-    places = np.array(starts)[:, None] + np.arange(length)
-    inside = places < len(ids)
-    return np.where(inside, ids[np.where(inside, places, 0)].astype(np.int64), PAD)
+def cut_rows(ids: NDArray[Any], starts: Starts, length: int) -> NDArray[np.int64]:
+    """Rows of the text, [B, T]; what lies beyond its end is padding."""
+    at_BT = starts[:, None] + np.arange(length)
+    inside_BT = at_BT < len(ids)
+    return np.where(inside_BT, ids[np.where(inside_BT, at_BT, 0)].astype(np.int64), PAD)
 
 
 def documents(tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,6 +93,14 @@ def documents(tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
     after_end = torch.zeros_like(tokens_BT)
     after_end[:, 1:] = (tokens_BT[:, :-1] == END).long()
     segments_BT = (after_end.cumsum(1) + 1) * (tokens_BT != PAD)
-    places_BT = torch.arange(tokens_BT.shape[1], device=tokens_BT.device).expand_as(tokens_BT)
-    starts_BT = torch.where(after_end.bool(), places_BT, 0).cummax(1).values
-    return segments_BT, places_BT - starts_BT
+    columns_BT = torch.arange(tokens_BT.shape[1], device=tokens_BT.device).expand_as(tokens_BT)
+    starts_BT = torch.where(after_end.bool(), columns_BT, 0).cummax(1).values
+    return segments_BT, columns_BT - starts_BT
+
+
+def unseen_tokens(ids: NDArray[Any], vocabulary: int) -> list[int]:
+    """The ordinary tokens that do not occur, such as bytes that no character needed."""
+    counts = np.zeros(vocabulary, np.int64)
+    for start in range(0, len(ids), COUNTED_AT_ONCE):
+        counts += np.bincount(ids[start : start + COUNTED_AT_ONCE], minlength=vocabulary)
+    return [int(token) for token in np.flatnonzero(counts == 0) if token >= len(SPECIALS)]

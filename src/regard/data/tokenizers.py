@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.settings import TokenizerSettings
 from regard.errors import RegardError
+from regard.settings import TokenizerSettings
 
 PAD, START, END = 0, 1, 2
 SPECIALS = ["<pad>", "<start>", "<end>"]
@@ -165,7 +165,7 @@ def _train_bpe(texts: Iterable[str], size: int, reading: _Reading) -> TextTokeni
         show_progress=False,
     )
     learner.train_from_iterator(texts, trainer)
-    # The trainer marks the special tokens so that they are found in text; built anew, they are not.
+    # The trainer marks the special tokens so that they are found in text; built again, they are not.
     model = json.loads(learner.to_str())["model"]
     return TextTokenizer(
         _byte_level(model["vocab"], [tuple(merge) for merge in model["merges"]], words=True, reading=reading)

@@ -9,7 +9,6 @@ Shapes: W words · D width
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.pairs import open_file
+from regard.data.lines import read_lines
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import RegardError, did_you_mean
 from regard.files import write_atomically
 
+FORM_ADVICE = "Give a file in the text format of word2vec or GloVe: a word and its numbers on each line."
 SUGGESTED = 10_000  # the most frequent words, among which a misspelled one is looked for
 
 
@@ -41,7 +41,9 @@ class WordVectors:
         words: list[str] = []
         rows: list[NDArray[np.float32]] = []
         announced = None
-        for number, line in _lines(path):
+        for number, line in enumerate(read_lines(path, advice=FORM_ADVICE), start=1):
+            if not line or not line.strip():
+                continue
             word, *numbers = line.rstrip().split(" ")
             if number == 1 and len(numbers) == 1 and word.isdigit() and numbers[0].isdigit():
                 announced = int(word), int(numbers[0])
@@ -124,7 +126,7 @@ def initialise_table(table: Tensor, tokenizer: TextTokenizer, vectors: WordVecto
     if vectors.width != table.shape[1]:
         raise RegardError(
             f"The word vectors are {vectors.width} wide, the model {table.shape[1]}.",
-            "They can only be taken over with the same width.",
+            "They can only be used with the same width.",
             f"Set model.width={vectors.width}, or give other vectors.",
         )
     words = ((token, tokenizer.piece(token).removeprefix(" ")) for token in range(tokenizer.size))
@@ -133,34 +135,18 @@ def initialise_table(table: Tensor, tokenizer: TextTokenizer, vectors: WordVecto
         return 0
     tokens, rows = (list(side) for side in zip(*pairs, strict=True))
     with torch.no_grad():
-        found = torch.from_numpy(vectors.vectors[rows])
+        known = torch.from_numpy(vectors.vectors[rows])
         mean_square = table.float().square().mean().item()
-        found = found * (mean_square / max(found.square().mean().item(), 1e-12)) ** 0.5
-        table[tokens] = found.to(table)
+        known = known * (mean_square / max(known.square().mean().item(), 1e-12)) ** 0.5
+        table[tokens] = known.to(table)
     return len(tokens)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Each line that is not empty, with its number."""
-    number = 0
-    try:
-        with open_file(path) as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line.decode()
-    except UnicodeDecodeError as error:
-        raise _malformed(path, number, f"It is not valid UTF-8: {error.reason}.") from None
-    except (OSError, EOFError) as error:
-        raise RegardError(
-            f"Cannot read the word vectors '{path}'.", f"{error}", "Check the path; a .gz must be whole."
-        ) from None
 
 
 def _malformed(path: Path, number: int, why: str) -> RegardError:
     return RegardError(
         f"Line {number:,} of '{path}' is not a word vector.",
         why,
-        "Give a file in the text format of word2vec or GloVe: a word and its numbers on each line.",
+        FORM_ADVICE,
     )
 
 

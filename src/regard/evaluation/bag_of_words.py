@@ -27,36 +27,21 @@ def bags_of_words(train: Sequence[Example], test: Sequence[Example]) -> list[Bas
     common = {"token_pattern": WORDS, "max_features": MOST_FEATURES}
     pairs = {**common, "ngram_range": (1, 2)}
     # Whether a word occurs says more than how often, so the bags are of zeros and ones.
-    return [
-        _baseline("unigrams", CountVectorizer(binary=True, **common), LogisticRegression(max_iter=1000), train, test),
-        _baseline(
-            "unigrams+bigrams", CountVectorizer(binary=True, **pairs), LogisticRegression(max_iter=1000), train, test
-        ),
-        _baseline(
-            "tf-idf unigrams+bigrams",
-            TfidfVectorizer(sublinear_tf=True, **pairs),
-            LinearSVC(random_state=0),
-            train,
-            test,
-        ),
-    ]
+    bags = {
+        "unigrams": (CountVectorizer(binary=True, **common), LogisticRegression(max_iter=1000)),
+        "unigrams+bigrams": (CountVectorizer(binary=True, **pairs), LogisticRegression(max_iter=1000)),
+        "tf-idf unigrams+bigrams": (TfidfVectorizer(sublinear_tf=True, **pairs), LinearSVC(random_state=0)),
+    }
+    return [_baseline(name, bag, classifier, train, test) for name, (bag, classifier) in bags.items()]
 
 
 def _baseline(name: str, bag: Any, classifier: Any, train: Sequence[Example], test: Sequence[Example]) -> Baseline:
     start = time.perf_counter()
     classifier.fit(bag.fit_transform(example.text for example in train), [example.label for example in train])
-    predicted = classifier.predict(bag.transform(example.text for example in test))
+    true_N = [example.label for example in test]
+    predicted_N = classifier.predict(bag.transform(example.text for example in test))
     seconds = time.perf_counter() - start
-    labels = sorted({example.label for example in (*train, *test)})
-    ids = {label: number for number, label in enumerate(labels)}
-    true_N, predicted_N = [ids[example.label] for example in test], [ids[label] for label in predicted]
-    return Baseline(
-        name,
-        accuracy(true_N, predicted_N),
-        macro_f1(true_N, predicted_N, len(labels)),
-        seconds,
-        len(bag.vocabulary_),
-    )
+    return Baseline(name, accuracy(true_N, predicted_N), macro_f1(true_N, predicted_N), seconds, len(bag.vocabulary_))
 
 
 def samples_per_length(train: Sequence[Example]) -> float:
@@ -66,7 +51,7 @@ def samples_per_length(train: Sequence[Example]) -> float:
 
 
 def advice(train: Sequence[Example]) -> str:
-    """What the rule of thumb in Google's guide to text classification says of these texts."""
+    """What the rule of thumb in Google's guide to text classification says about these texts."""
     ratio = samples_per_length(train)
     choice = "a bag of words" if ratio < FEW_FOR_THEIR_LENGTH else "a model of word order"
     return (

@@ -1,4 +1,4 @@
-"""Scores: what an evaluation found; and those of translations, by sacreBLEU with its signatures."""
+"""Metrics: the scores of an evaluation; and those of translations, by sacreBLEU with its signatures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 BOOTSTRAP_SAMPLES = 1000
-METRICS: dict[str, Callable[[], Any]] = {"bleu": BLEU, "bleu_lowercase": lambda: BLEU(lowercase=True), "chrf": CHRF}
+TRANSLATION_METRICS: dict[str, Callable[[], Any]] = {
+    "bleu": BLEU,
+    "bleu_lowercase": lambda: BLEU(lowercase=True),
+    "chrf": CHRF,
+}
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score, and the interval in which it lies with another test set of the same kind (95 %)."""
+    """The value of a metric, and the interval in which it lies with another test set of the same kind (95 %)."""
 
     name: str
     value: float
@@ -28,11 +32,11 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found: the scores, of how many of what, and whatever else the task has to say."""
+    """The result of an evaluation: the scores, over how many of what, and whatever else the task has to say."""
 
     scores: list[Score]
     count: int
-    counted: str
+    unit: str  # what is counted: "sentences", "images", …
     outputs: list[str] = field(default_factory=list)  # what the model made of each sample
     details: dict[str, Any] = field(default_factory=dict)  # for scripts
     notes: list[str] = field(default_factory=list)  # for people: whole lines
@@ -45,7 +49,7 @@ class Evaluation:
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str], bootstrap: bool = True) -> list[Score]:
     """BLEU cased and lower-cased (13a), and chrF."""
     scores = []
-    for name, make in METRICS.items():
+    for name, make in TRANSLATION_METRICS.items():
         metric = make()
         # One sentence cannot be resampled.
         samples = BOOTSTRAP_SAMPLES if bootstrap and len(hypotheses) > 1 else 1
@@ -59,8 +63,8 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str], boo
     return scores
 
 
-def _around(mean: Any, half: Any) -> tuple[float, float]:
-    return float(mean - half), float(mean + half)
+def _around(mean: float, half_width: float) -> tuple[float, float]:
+    return float(mean - half_width), float(mean + half_width)
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -13,29 +13,29 @@ from numpy.typing import NDArray
 from regard.data.image_cache import Images
 from regard.evaluation.classification import Baseline, accuracy, macro_f1
 
-MOST = 5_000  # images to train on, and as many to test on: the time grows with the square
+MOST = 5_000  # images to train on, and to test on: the time grows with the square
 
 
-def support_vectors(train: Images, test: Images, classes: int) -> Baseline:
-    """Trained on the same images, or, where there are many, on some of them."""
+def support_vectors(train: Images, test: Images) -> Baseline:
+    """Trained on the same images or, where there are many, on some of them."""
     from sklearn.svm import SVC
 
     started = time.perf_counter()
-    (x_NF, y_N), (test_NF, true_N) = _some(train), _some(test)
-    guessed_N = SVC(C=10.0, gamma="scale").fit(x_NF, y_N).predict(test_NF)
-    kept = "" if len(train) <= MOST else f", {MOST:,} images"
+    (x_NF, y_N), (test_NF, true_N) = _features(train), _features(test)
+    predicted_N = SVC(C=10.0, gamma="scale").fit(x_NF, y_N).predict(test_NF)
+    subset = "" if len(train) <= MOST else f", {MOST:,} images"
     return Baseline(
-        f"support vectors{kept}",
-        accuracy(true_N, guessed_N),
-        macro_f1(true_N, guessed_N, classes),
+        f"support vectors{subset}",
+        accuracy(true_N, predicted_N),
+        macro_f1(true_N, predicted_N),
         time.perf_counter() - started,
         x_NF.shape[1],
     )
 
 
-def _some(images: Images) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Their pixels in one row each, and their labels; of many images a few, drawn with a fixed seed."""
-    chosen = np.random.default_rng(0).permutation(len(images))[:MOST]
-    taken = images.take(np.sort(chosen))
+def _features(images: Images) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The pixels of each image in one row, and the labels; of many images a few, drawn with a fixed seed."""
+    drawn = np.random.default_rng(0).permutation(len(images))[:MOST]
+    taken = images.take(np.sort(drawn))
     pixels_NF: NDArray[np.float32] = taken.pixels_NHWC.reshape(len(taken), -1).astype(np.float32)
     return pixels_NF / np.float32(255), taken.labels_N

@@ -1,4 +1,4 @@
-"""One picture of a comparison: how each variant learns, over steps and over time, and where it ends."""
+"""A comparison as a figure: how each variant learns, over steps and over time, and where it ends."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from regard.evaluation.compare import Trained, half_width
-from regard.explain.plots import save
+from regard.evaluation.compare import TrainedVariant, half_width
+from regard.explain.figures import save
 
 
-def comparison(variants: Sequence[Trained], figure: str, path: Path) -> None:
-    """Curves of the mean over seeds, with a band from the least to the most; final figures with 95 % intervals."""
-    drawn = [variant for variant in variants if variant.values(figure)]
-    if not drawn:
+def draw_comparison(variants: Sequence[TrainedVariant], metric: str, path: Path) -> None:
+    """Curves of the mean over seeds, with a band from the least to the most; final values with 95 % intervals."""
+    measured = [variant for variant in variants if variant.values(metric)]
+    if not measured:
         return
-    # A translation's score may not be measured on the way; its loss always is.
-    measured = [record for variant in drawn for outcome in variant.outcomes for record in outcome.validations]
-    curve = figure if any(f"valid_{figure}" in record for record in measured) else "loss"
-    high = max(3.8, 0.42 * len(drawn) + 1.6)
-    picture, axes = plt.subplots(1, 3, figsize=(15, high), layout="constrained")
-    for number, variant in enumerate(drawn):
+    # A translation's score may not be measured during training; its loss always is.
+    records = [record for variant in measured for outcome in variant.outcomes for record in outcome.validations]
+    curve = metric if any(f"valid_{metric}" in record for record in records) else "loss"
+    figure = Figure(figsize=(15, max(3.8, 0.42 * len(measured) + 1.6)), layout="constrained")
+    by_step, by_time, final = figure.subplots(1, 3)
+    for number, variant in enumerate(measured):
         style = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":", "-.")[number // 10 % 4]}
         steps, times, values = _curve(variant, f"valid_{curve}")
-        for axis, places in ((axes[0], steps), (axes[1], times)):
-            if len(places) != len(values):  # runs of before the seconds were noted
+        for axis, x in ((by_step, steps), (by_time, times)):
+            if len(x) != len(values):  # older runs did not record the seconds
                 continue
-            axis.plot(places, [statistics.fmean(seen) for seen in values], marker=".", label=variant.name, **style)
-            axis.fill_between(places, [*map(min, values)], [*map(max, values)], color=style["color"], alpha=0.15)
-    for axis, name in ((axes[0], "step"), (axes[1], "seconds of training")):
+            axis.plot(x, [statistics.fmean(seeds) for seeds in values], marker=".", label=variant.name, **style)
+            axis.fill_between(x, [*map(min, values)], [*map(max, values)], color=style["color"], alpha=0.15)
+    for axis, name in ((by_step, "step"), (by_time, "seconds of training")):
         axis.set_title(f"validation {curve.replace('_', ' ')} by {name.split()[0]}")
         axis.set_xlabel(name)
         axis.grid(alpha=0.3)
-    _final(axes[2], drawn, figure)
-    handles, names = axes[0].get_legend_handles_labels()
+    _draw_final(final, measured, metric)
+    handles, names = by_step.get_legend_handles_labels()
     if handles:
-        picture.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
-    save(picture, path)
+        figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
+    save(figure, path)
 
 
-def _curve(variant: Trained, key: str) -> tuple[list[int], list[float], list[list[float]]]:
+def _curve(variant: TrainedVariant, key: str) -> tuple[list[int], list[float], list[list[float]]]:
     """The steps of the validations, the mean seconds at each, and the values of all seeds there."""
     by_step: dict[int, list[dict[str, Any]]] = {}
     for outcome in variant.outcomes:
@@ -56,15 +56,15 @@ def _curve(variant: Trained, key: str) -> tuple[list[int], list[float], list[lis
     return steps, times, [[record[key] for record in by_step[step]] for step in steps]
 
 
-def _final(axis: Axes, variants: Sequence[Trained], figure: str) -> None:
+def _draw_final(axis: Axes, variants: Sequence[TrainedVariant], metric: str) -> None:
     """Each variant's mean with its interval, and the single seeds as small dots; the best on top."""
     for number, variant in enumerate(variants):
-        values, place, color = variant.values(figure), len(variants) - 1 - number, f"C{number % 10}"
+        values, y, color = variant.values(metric), len(variants) - 1 - number, f"C{number % 10}"
         axis.errorbar(
-            statistics.fmean(values), place, xerr=half_width(values), fmt="o", color=color, capsize=4, markersize=7
+            statistics.fmean(values), y, xerr=half_width(values), fmt="o", color=color, capsize=4, markersize=7
         )
-        axis.scatter(values, [place - 0.18] * len(values), color=color, s=9, alpha=0.6)
+        axis.scatter(values, [y - 0.18] * len(values), color=color, s=9, alpha=0.6)
     axis.set_yticks(range(len(variants)), [variant.name for variant in reversed(variants)])
     axis.set_ylim(-0.6, len(variants) - 0.4)
-    axis.set_title(f"{figure.replace('_', ' ')} held out, 95 % interval")
+    axis.set_title(f"{metric.replace('_', ' ')} held out, 95 % interval")
     axis.grid(alpha=0.3, axis="x")

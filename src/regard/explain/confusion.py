@@ -1,4 +1,4 @@
-"""The confusion matrix as a picture: which class is taken for which."""
+"""The confusion matrix as a figure: which class is taken for which."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from regard.explain.plots import save
+from regard.explain.figures import save, shortened
 
-MOST_WRITTEN = 20  # classes; with more, the figures in the cells could not be read
+MOST_WITH_NUMBERS = 20  # classes; with more, the numbers in the cells could not be read
 LONGEST_LABEL = 32  # characters drawn
 
 
 def draw_confusion(counts: ArrayLike, labels: Sequence[str], path: Path) -> None:
     """Counts [true, predicted] as cells coloured by their share of the row."""
     cells = np.asarray(counts)
-    totals = cells.sum(axis=1, keepdims=True)
-    shares = cells / np.maximum(totals, 1)
-    written = len(labels) <= MOST_WRITTEN
-    side = max(2.0, (0.62 if written else 0.2) * len(labels))  # inches
-    figure, axis = plt.subplots(figsize=(side + 2.6, side + 1.8), layout="constrained")
+    shares = cells / np.maximum(cells.sum(axis=1, keepdims=True), 1)
+    with_numbers = len(labels) <= MOST_WITH_NUMBERS
+    side = max(2.0, (0.62 if with_numbers else 0.2) * len(labels))  # inches
+    figure = Figure(figsize=(side + 2.6, side + 1.8), layout="constrained")
+    axis = figure.subplots()
     image = axis.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
-    names = [label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in labels]
-    size = 9 if written else 7
-    turned = 90 if max(map(len, names)) * size * 0.01 > side / len(names) else 0
-    axis.set_xticks(range(len(names)), names, rotation=turned, fontsize=size)
+    names = [shortened(label, LONGEST_LABEL) for label in labels]
+    size = 9 if with_numbers else 7
+    rotation = 90 if max(map(len, names)) * size * 0.01 > side / len(names) else 0
+    axis.set_xticks(range(len(names)), names, rotation=rotation, fontsize=size)
     axis.set_yticks(range(len(names)), names, fontsize=size)
     axis.set_xlabel("predicted")
     axis.set_ylabel("true")
     axis.set_title(f"{np.trace(cells):,} of {cells.sum():,} right", fontsize=10)
-    if written:
+    if with_numbers:
         for row, column in np.ndindex(cells.shape):
             if cells[row, column]:
                 share = shares[row, column]

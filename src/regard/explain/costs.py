@@ -1,44 +1,55 @@
-"""One picture of what mixers cost against the length: time, memory, decoding; straight lines are powers of it."""
+"""What mixers cost against the length: time, memory, decoding; straight lines are powers of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from regard.explain.plots import save
+from regard.explain.figures import save
 
 Curves = Mapping[str, Sequence[tuple[int, float]]]  # by name: lengths and costs
-# A mixer has the same colour in all panels; the other ways to decode it are broken lines of that colour.
-COLOURS = ("attention", "unfused", "local", "hyena", "rnn", "lstm", "gru")
-STYLES = {"all": "--", "naive": ":", "distilled": "-."}
 
 
-def costs(panels: Mapping[str, Curves], powers: Mapping[str, Mapping[str, str]], path: Path, title: str) -> None:
-    """A panel for each title that has curves, both axes logarithmic; the powers, where known, stand in the legend."""
-    drawn = {title: curves for title, curves in panels.items() if any(curves.values())}
-    if not drawn:
+def draw_costs(panels: Mapping[str, Curves], powers: Mapping[str, Mapping[str, str]], path: Path, title: str) -> None:
+    """A panel for each title that has curves, both axes logarithmic; the powers, where known, are in the legend."""
+    panels = {title: curves for title, curves in panels.items() if any(curves.values())}
+    if not panels:
         return
-    figure, axes = plt.subplots(1, len(drawn), figsize=(5.6 * len(drawn), 5.6), squeeze=False, layout="constrained")
-    for axis, (panel, curves) in zip(axes[0], drawn.items(), strict=True):
-        _draw(axis, curves, powers.get(panel, {}))
+    styles = _styles(dict.fromkeys(name for curves in panels.values() for name in curves))
+    figure = Figure(figsize=(5.6 * len(panels), 5.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (panel, curves) in zip(axes, panels.items(), strict=True):
+        _draw(axis, curves, powers.get(panel, {}), styles)
         axis.set_title(panel)
     figure.suptitle(title, fontsize=10)
     save(figure, path)
 
 
-def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str]) -> None:
+def _styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A mixer has one colour in all panels; other ways to decode it, "mixer-way", are broken lines of that colour."""
+    styles: dict[str, dict[str, Any]] = {}
+    ways: dict[str, list[str]] = {}
+    for name in names:
+        mixer = next((known for known in ways if name.startswith(f"{known}-")), name)
+        ways.setdefault(mixer, []).append(name)
+        number = ways[mixer].index(name)
+        styles[name] = {
+            "color": f"C{list(ways).index(mixer) % 10}",
+            "linestyle": ("-", "--", ":", "-.")[number % 4],
+        }
+    return styles
+
+
+def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping[str, dict[str, Any]]) -> None:
     for name, points in curves.items():
-        if not points:
-            continue
-        mixer, _, way = name.partition("-")
-        label = f"{name}  {powers[name]}" if name in powers else name
-        lengths, values = zip(*points, strict=True)
-        colour, style = f"C{COLOURS.index(mixer)}", STYLES.get(way, "-")
-        axis.plot(lengths, values, marker=".", label=label, color=colour, linestyle=style)
+        if points:
+            label = f"{name}  {powers[name]}" if name in powers else name
+            axis.plot(*zip(*points, strict=True), marker=".", label=label, **styles[name])
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     marks = sorted({length for points in curves.values() for length, _ in points})

@@ -1,4 +1,4 @@
-"""A picture of many small images side by side.
+"""One image of many small images side by side.
 
 Shapes: N images · H × W pixels · C channels
 """
@@ -21,7 +21,7 @@ APART = 24  # pixels between two groups
 VISIBLE = 84  # a smaller image is enlarged to this side, at least
 WIDEST = 4096  # where enlarging stops
 LINE = 16  # pixels for a label
-ONE_ROW = 10  # a group of so many images is never wrapped
+ONE_ROW = 10  # a group of up to this many images is never wrapped
 BACKGROUND = (255, 255, 255)
 
 
@@ -35,7 +35,7 @@ def save_grid(
 ) -> None:
     """Write a PNG, whole or not at all; without columns, about square. A label stands above its image.
 
-    So many images in a row are a group, which gets a block of its own with so many columns.
+    Every `group` consecutive images get a block of their own, with this many columns.
     """
     count, height, width, _ = images_NHWC.shape
     line = LINE if labels else 0
@@ -50,32 +50,32 @@ def save_grid(
     step_x, step_y = width * scale + GAP, height * scale + GAP + line
     apart_y = _apart_y(rows)
     block_x, block_y = columns * step_x + APART, rows * step_y + apart_y
-    picture = Image.new("RGB", (across * block_x - APART + GAP, down * block_y - apart_y + GAP), BACKGROUND)
-    writing = ImageDraw.Draw(picture)
+    canvas = Image.new("RGB", (across * block_x - APART + GAP, down * block_y - apart_y + GAP), BACKGROUND)
+    drawing = ImageDraw.Draw(canvas)
     for number, image_HWC in enumerate(images_NHWC):
-        block, place = divmod(number, group)
-        x = GAP + block % across * block_x + place % columns * step_x
-        y = GAP + block // across * block_y + place // columns * step_y
+        block, cell = divmod(number, group)
+        x = GAP + block % across * block_x + cell % columns * step_x
+        y = GAP + block // across * block_y + cell // columns * step_y
         if labels:
-            writing.text((x, y), labels[number], fill="black")
+            drawing.text((x, y), labels[number], fill="black")
         # Every pixel a square of its own, never blurred.
         large_HWC = image_HWC.repeat(scale, axis=0).repeat(scale, axis=1)
-        picture.paste(_picture(large_HWC), (x, y + line))
-    _save(picture, path)
+        canvas.paste(_image(large_HWC), (x, y + line))
+    _save(canvas, path)
 
 
 def save_image(image_HWC: NDArray[np.uint8], path: Path) -> None:
     """Write one image as it is, as a PNG, whole or not at all."""
-    _save(_picture(image_HWC), path)
+    _save(_image(image_HWC), path)
 
 
-def _picture(image_HWC: NDArray[np.uint8]) -> Image.Image:
+def _image(image_HWC: NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(image_HWC[..., 0] if image_HWC.shape[-1] == 1 else image_HWC)
 
 
-def _save(picture: Image.Image, path: Path) -> None:
+def _save(image: Image.Image, path: Path) -> None:
     content = io.BytesIO()
-    picture.save(content, "PNG")
+    image.save(content, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content.getvalue())
 
@@ -86,14 +86,14 @@ def _enlarged(longest: int, side: int) -> int:
 
 
 def _blocks(groups: int, group: int, columns: int | None, steps: tuple[int, int]) -> tuple[int, int]:
-    """The columns of a group, and how many groups stand side by side, for a picture about square."""
+    """The columns of a group, and how many groups stand side by side, for an image about square."""
 
     def longest_side(shape: tuple[int, int]) -> tuple[int, int]:
         columns, across = shape
         rows, down = math.ceil(group / columns), math.ceil(groups / across)
-        wide = across * (columns * steps[0] + APART) - APART
-        high = down * (rows * steps[1] + _apart_y(rows)) - _apart_y(rows)
-        return max(wide, high), wide * high
+        width = across * (columns * steps[0] + APART) - APART
+        height = down * (rows * steps[1] + _apart_y(rows)) - _apart_y(rows)
+        return max(width, height), width * height
 
     possible = [columns] if columns else [group] if group <= ONE_ROW else range(2, group + 1)
     return min(((each, across) for each in possible for across in range(1, groups + 1)), key=longest_side)

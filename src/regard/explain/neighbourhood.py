@@ -11,28 +11,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from regard.data.word_vectors import WordVectors
-from regard.explain.plots import save
+from regard.explain.figures import save
 
-ROUNDS = 200  # of moving labels apart
+ROUNDS = 200  # in which labels are moved apart
 
 
 def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, per_word: int = 10) -> None:
-    """A picture of these words, each in its own colour with its nearest neighbours."""
-    group = {vectors.row(word): place for place, word in enumerate(words)}
-    for place, word in enumerate(words):
+    """These words, each in its own colour with its nearest neighbours."""
+    group = {vectors.row(word): number for number, word in enumerate(words)}
+    for number, word in enumerate(words):
         for neighbour, _ in vectors.nearest(word, per_word):
-            group.setdefault(vectors.row(neighbour), place)
+            group.setdefault(vectors.row(neighbour), number)
     rows = list(group)
     points = project(vectors.unit[rows])
-    figure, axis = plt.subplots(figsize=(9, 7), layout="constrained")
+    figure = Figure(figsize=(9, 7), layout="constrained")
+    axis = figure.subplots()
     colours = [f"C{group[row] % 10}" for row in rows]
     axis.scatter(points[:, 0], points[:, 1], c=colours, s=12, alpha=0.4, linewidths=0)
     axis.margins(0.12)
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     axis.set_autoscale_on(False)
     labels = [
         axis.text(
@@ -48,7 +49,7 @@ def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, p
         for row, (x, y), colour in zip(rows, points.tolist(), colours, strict=True)
     ]
     boxes = np.array([label.get_window_extent().bounds for label in labels])
-    moved = boxes[:, :2] + apart(boxes)
+    moved = boxes[:, :2] + moved_apart(boxes)
     to_data = axis.transData.inverted()
     for label, (x, y), (left, bottom), width in zip(labels, points.tolist(), moved, boxes[:, 2], strict=True):
         label_x, label_y = to_data.transform((left + width / 2, bottom)).tolist()
@@ -66,13 +67,13 @@ def project(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     centred = vectors.astype(np.float64) - vectors.mean(0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     points = np.zeros((len(vectors), 2))
-    found = (u * s)[:, :2]
-    points[:, : found.shape[1]] = found
+    components = (u * s)[:, :2]  # one vector alone has a single one
+    points[:, : components.shape[1]] = components
     return points
 
 
-def apart(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How far to move each box (left, bottom, width, height) so that few lie on each other: [N, 2]."""
+def moved_apart(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far to move each box (left, bottom, width, height) so that few overlap: [N, 2]."""
     shift = np.zeros((len(boxes), 2))
     size = boxes[:, 2:]
     near = (size[:, None] + size[None]) / 2 + 2

@@ -1,21 +1,23 @@
-"""One picture of a probe: the accuracy of a linear classifier over the depth of the layer that it reads."""
+"""The accuracy of a linear classifier over the depth of the layer that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
-from regard.explain.plots import save
+from regard.explain.figures import save
 
 
-def draw_probe(accuracies: Sequence[float], guessing: float, path: Path, title: str) -> None:
-    """Accuracies in percent, that of the embedding (layer 0) first; `guessing` is what no look at the image gives."""
-    figure, axis = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
+def draw_probe(result: dict[str, Any], path: Path, title: str) -> None:
+    """The result of `evaluation.probe.probe_layers`: one point per layer, the embedding first."""
+    accuracies = [each["accuracy"] for each in result["layers"]]
+    figure = Figure(figsize=(5.6, 3.8), layout="constrained")
+    axis = figure.subplots()
     axis.plot(range(len(accuracies)), accuracies, marker="o", label="linear classifier")
-    axis.axhline(guessing, color="grey", linestyle="--", label="always the commonest class")
-    best = max(range(len(accuracies)), key=lambda layer: accuracies[layer])
+    axis.axhline(result["commonest_class"], color="grey", linestyle="--", label="always the commonest class")
+    best = result["best_layer"]
     axis.annotate(
         f"{accuracies[best]:.1f}", (best, accuracies[best]), xytext=(0, 6), textcoords="offset points", ha="center"
     )

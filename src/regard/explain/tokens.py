@@ -2,7 +2,7 @@
 
     spans         which bytes of the text each token stands for
     merge_steps   how a trained vocabulary joins the bytes of each word
-    learn_steps   how merges are found: the most frequent pair becomes a new symbol, again and again
+    learn_steps   how merges are learned: the most frequent pair becomes a new symbol, again and again
 
 The classic example, learned from itself:
 
@@ -20,11 +20,11 @@ from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
-from rich.cells import cell_len
 from tokenizers import PreTokenizedString, Tokenizer, pre_tokenizers
 
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import RegardError, UsageError
+from regard.tables import text_table
 
 VISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
@@ -42,7 +42,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Step:
-    """One word after one merge; or, where `pair` and `rank` are None, its bytes before the first."""
+    """One word after one merge; where `pair` and `rank` are None, its bytes before the first."""
 
     number: int  # of the word, from 1
     word: str
@@ -54,7 +54,7 @@ class Step:
 
 @dataclass(frozen=True)
 class LearnStep:
-    """One pair found, and the text once its new symbol has replaced it."""
+    """One pair learned, and the text after its new symbol has replaced it."""
 
     pair: tuple[str, str]
     count: int
@@ -66,17 +66,17 @@ class LearnStep:
 def spans(tokenizer: TextTokenizer, text: str) -> list[Token]:
     """Each token with the bytes of the text that it stands for. Together they are the text, byte for byte.
 
-    A space put before the first word belongs to no byte, so the first token starts at 0. Where a character
+    A space added before the first word belongs to no byte, so the first token starts at 0. Where a character
     is lower-cased into another number of bytes and cut between tokens, no cut is the exact one; its bytes
     are then shared out in proportion, within that character.
     """
     raw = _utf8(text)
     ids = tokenizer.encode([text])[0]
-    places = _places(Tokenizer.from_str(tokenizer.to_json()), text)
+    byte_offsets = _byte_offsets(Tokenizer.from_str(tokenizer.to_json()), text)
     ends = np.cumsum(tokenizer.byte_lengths()[ids]).tolist()
     tokens = []
     for token, (before, after) in zip(ids, itertools.pairwise([0, *ends]), strict=True):
-        start, end = places[before], places[after]
+        start, end = byte_offsets[before], byte_offsets[after]
         tokens.append(Token(token, tokenizer.piece(token), raw[start:end], start, end))
     return tokens
 
@@ -93,25 +93,25 @@ def merge_steps(tokenizer: TextTokenizer, text: str) -> list[Step]:
         )
     library = Tokenizer.from_str(tokenizer.to_json())
     id_of = library.get_vocab()
-    read = library.normalizer.normalize_str(text) if library.normalizer else text
+    normalized = library.normalizer.normalize_str(text) if library.normalizer else text
     steps = []
-    for number, (letters, (start, end)) in enumerate(library.pre_tokenizer.pre_tokenize_str(read), start=1):
+    for number, (letters, (start, end)) in enumerate(library.pre_tokenizer.pre_tokenize_str(normalized), start=1):
         ids = [id_of[letter] for letter in letters]
         pieces = [tokenizer.piece(token) for token in ids]
-        steps.append(Step(number, read[start:end], None, None, tuple(ids), tuple(pieces)))
+        steps.append(Step(number, normalized[start:end], None, None, tuple(ids), tuple(pieces)))
         while candidates := [
-            (*ranks[pair], place) for place, pair in enumerate(itertools.pairwise(ids)) if pair in ranks
+            (*ranks[pair], index) for index, pair in enumerate(itertools.pairwise(ids)) if pair in ranks
         ]:
-            rank, joined, place = min(candidates)
-            left, right = pieces[place : place + 2]
-            ids[place : place + 2] = [joined]
-            pieces[place : place + 2] = [tokenizer.piece(joined)]
-            steps.append(Step(number, read[start:end], (left, right), rank, tuple(ids), tuple(pieces)))
+            rank, joined, index = min(candidates)
+            left, right = pieces[index : index + 2]
+            ids[index : index + 2] = [joined]
+            pieces[index : index + 2] = [tokenizer.piece(joined)]
+            steps.append(Step(number, normalized[start:end], (left, right), rank, tuple(ids), tuple(pieces)))
     return steps
 
 
 def learn_steps(text: str, merges: int | None = None) -> list[LearnStep]:
-    """Learn from the text itself, until this many merges are found or no pair occurs twice.
+    """Learn from the text itself, until there are this many merges or no pair occurs twice.
 
     Occurrences that overlap count once: "aaa" holds "aa" one time. Of pairs equally frequent the one that
     spells the fewest characters is taken; then the one that comes first in the text.
@@ -138,7 +138,7 @@ def show_tokens(tokens: Sequence[Token]) -> str:
         (str(number), str(token.id), visible(token.piece), f"{token.start}–{token.end}", token.raw.hex(" "))
         for number, token in enumerate(tokens, start=1)
     ]
-    return _table([("#", "id", "piece", "bytes", "raw"), *rows], ">><><")
+    return text_table(("#", "id", "piece", "bytes", "raw"), rows, ">><><")
 
 
 def show_merges(steps: Sequence[Step]) -> str:
@@ -150,7 +150,7 @@ def show_merges(steps: Sequence[Step]) -> str:
             rows.append((visible(step.word), "", "", pieces))
         else:
             rows.append(("", str(step.rank), " + ".join(map(visible, step.pair)), pieces))
-    return _table([("word", "merge", "joins", "pieces"), *rows], "<><<")
+    return text_table(("word", "merge", "joins", "pieces"), rows, "<><<")
 
 
 def show_learning(text: str, steps: Sequence[LearnStep]) -> str:
@@ -165,7 +165,8 @@ def show_learning(text: str, steps: Sequence[LearnStep]) -> str:
         )
         for number, step in enumerate(steps, start=1)
     ]
-    return _table([("step", "rule", "spells", "count", "text"), ("0", "", "", "", visible(text)), *rows], "><<><")
+    start = ("0", "", "", "", visible(text))
+    return text_table(("step", "rule", "spells", "count", "text"), [start, *rows], "><<><")
 
 
 def to_json(shown: Sequence[Token] | Sequence[Step] | Sequence[LearnStep]) -> list[dict[str, Any]]:
@@ -193,20 +194,20 @@ def _utf8(text: str) -> bytes:
         ) from None
 
 
-def _places(library: Tokenizer, text: str) -> list[int]:
-    """Where each byte of the text as the tokenizer reads it lies in the text as written; last, the end of both."""
-    read = PreTokenizedString(text)
-    put_before = ""
+def _byte_offsets(library: Tokenizer, text: str) -> list[int]:
+    """The offset in the text of each byte that the tokenizer reads; last, the end of both."""
+    string = PreTokenizedString(text)
+    added = ""
     if library.normalizer:
-        read.normalize(library.normalizer.normalize)
-        put_before = library.normalizer.normalize_str("a").removesuffix("a")
-    pre_tokenizers.Split("", "isolated").pre_tokenize(read)
-    characters = [(letter, span) for letter, span, _ in read.get_splits("original", "byte")]
-    places = [0] * len(put_before.encode())
-    for (start, end), letters in itertools.groupby(characters[len(put_before) :], key=itemgetter(1)):
+        string.normalize(library.normalizer.normalize)
+        added = library.normalizer.normalize_str("a").removesuffix("a")
+    pre_tokenizers.Split("", "isolated").pre_tokenize(string)
+    characters = [(letter, span) for letter, span, _ in string.get_splits("original", "byte")]
+    offsets = [0] * len(added.encode())
+    for (start, end), letters in itertools.groupby(characters[len(added) :], key=itemgetter(1)):
         size = sum(len(letter.encode()) for letter, _ in letters)
-        places += [start + byte * (end - start) // size for byte in range(size)]
-    return [*places, len(text.encode())]
+        offsets += [start + byte * (end - start) // size for byte in range(size)]
+    return [*offsets, len(text.encode())]
 
 
 def _new_symbols(text: str) -> Iterator[str]:
@@ -219,20 +220,20 @@ def _count_pairs(symbols: Sequence[str]) -> dict[tuple[str, str], int]:
     """How often each pair occurs without overlapping itself, in the order of the first occurrence."""
     counts: dict[tuple[str, str], int] = {}
     last: dict[tuple[str, str], int] = {}
-    for place, pair in enumerate(itertools.pairwise(symbols)):
-        if last.get(pair) != place - 1:
+    for index, pair in enumerate(itertools.pairwise(symbols)):
+        if last.get(pair) != index - 1:
             counts[pair] = counts.get(pair, 0) + 1
-            last[pair] = place
+            last[pair] = index
     return counts
 
 
 def _replace(symbols: Sequence[str], pair: tuple[str, str], new: str) -> list[str]:
     replaced: list[str] = []
-    place = 0
-    while place < len(symbols):
-        found = tuple(symbols[place : place + 2]) == pair
-        replaced.append(new if found else symbols[place])
-        place += 2 if found else 1
+    index = 0
+    while index < len(symbols):
+        matches = tuple(symbols[index : index + 2]) == pair
+        replaced.append(new if matches else symbols[index])
+        index += 2 if matches else 1
     return replaced
 
 
@@ -240,16 +241,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return list(value) if isinstance(value, tuple) else value
-
-
-def _table(rows: Sequence[Sequence[str]], sides: str) -> str:
-    """Columns as wide as their widest entry on a terminal, set to the left (<) or the right (>)."""
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = []
-        for cell, width, side in zip(row, widths, sides, strict=True):
-            gap = " " * (width - cell_len(cell))
-            cells.append(cell + gap if side == "<" else gap + cell)
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

@@ -26,6 +26,9 @@ from torch.nn import functional as F
 from regard.settings import ImageModel, ModelSettings, PartSettings, Problem, SequenceModel
 
 
+ENDLESS = 1 << 20  # positions
+
+
 class Positions(nn.Module):
     """Adds the position's code to each token's vector."""
 
@@ -58,6 +61,11 @@ class Positions(nn.Module):
     def table_over_grid(cls, settings: ModelSettings, grid: tuple[int, int]) -> nn.Parameter | None:
         """A learned code for every patch of a grid, [R, S, D], to use instead of `over_grid`."""
         return None
+
+    @classmethod
+    def most_positions(cls, settings: ModelSettings) -> int:
+        """The longest sequence that it can take."""
+        return ENDLESS
 
     @classmethod
     def check_length(cls, settings: ModelSettings, name: str, longest: int) -> Iterator[Problem]:
@@ -117,6 +125,10 @@ class Learned(Positions):
     def table_over_grid(cls, settings: ModelSettings, grid: tuple[int, int]) -> nn.Parameter:
         # As large as the patches: with a hundredth of that, as in a text, attention takes long to find them.
         return nn.Parameter(torch.randn(*grid, settings.width))
+
+    @classmethod
+    def most_positions(cls, settings: ModelSettings) -> int:
+        return settings.max_positions if isinstance(settings, SequenceModel) else ENDLESS
 
     @classmethod
     def check_length(cls, settings: ModelSettings, name: str, longest: int) -> Iterator[Problem]:

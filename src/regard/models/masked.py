@@ -40,10 +40,10 @@ class Masked(nn.Module):
         tokens_BT: Tensor,
         segments_BT: Tensor | None = None,
         positions_BT: Tensor | None = None,
-        places_BM: Tensor | None = None,
+        masked_BM: Tensor | None = None,
     ) -> Tensor:
         """Logits of the token at each of these places, or at every one: [B, M or T, W]."""
         x_BTD = self.trunk(tokens_BT, segments_BT, positions_BT)
-        if places_BM is not None:
-            x_BTD = torch.gather(x_BTD, 1, places_BM[:, :, None].expand(-1, -1, x_BTD.shape[-1]))
+        if masked_BM is not None:
+            x_BTD = torch.gather(x_BTD, 1, masked_BM[:, :, None].expand(-1, -1, x_BTD.shape[-1]))
         return self.to_logits(self.transform_norm(F.gelu(self.transform(x_BTD))))

@@ -20,7 +20,14 @@ from regard.settings.model import (
 from regard.settings.objectives import EmbeddingSettings, MaskingSettings, PixelSettings, SyntheticSettings
 from regard.settings.parts import PartSettings
 from regard.settings.system import SystemSettings
-from regard.settings.task import NetworkSettings, TaskSettings
+from regard.settings.task import (
+    ImageTaskSettings,
+    NetworkSettings,
+    RunningTextSettings,
+    SentenceSettings,
+    TaskSettings,
+    TextModelSettings,
+)
 from regard.settings.tokenizer import PairTokenizerSettings, TokenizerSettings
 from regard.settings.training import (
     ImageClassifierTraining,
@@ -37,6 +44,10 @@ from regard.settings.training import (
 )
 
 __all__ = [
+    "TextModelSettings",
+    "SentenceSettings",
+    "RunningTextSettings",
+    "ImageTaskSettings",
     "AugmentationSettings",
     "BeamSettings",
     "CausalModel",

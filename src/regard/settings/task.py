@@ -6,15 +6,21 @@ has no effect on a task cannot be set. What several sections must agree on is to
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from regard.settings.base import NotNegative, Problem, Settings
+from regard.settings.data import ImageData, LabelledData, PairData, TextData
+from regard.settings.images import CropSettings, ImageSettings
+from regard.settings.model import ModelSettings
 from regard.settings.system import SystemSettings
-from regard.settings.training import TrainingSettings
+from regard.settings.tokenizer import TokenizerSettings
+from regard.settings.training import ImageTraining, PackedTraining, RunningTextTraining, TrainingSettings
 
+MOST_TOKENS = 65_536
 LAST = ("training", "decoding", "system")  # the sections that stand at the end of a recipe, in this order
 
 
@@ -52,10 +58,14 @@ class TaskSettings(Settings):
         """With the own settings of all parts written out."""
         return self.model_copy(update={"training": self.training.completed()})
 
+    def remarks(self) -> list[str]:
+        """What to warn about before training."""
+        return []
+
     @property
+    @abstractmethod
     def width(self) -> int:
         """Size of a token's vector, by which the paper's schedule scales the learning rate."""
-        raise NotImplementedError
 
     @property
     def worth_compiling(self) -> bool:
@@ -94,32 +104,154 @@ class TaskSettings(Settings):
 
 
 class NetworkSettings(TaskSettings):
-    """Of a task whose model is made of blocks. A subclass has the sections `model` and `training`."""
+    """Of a task whose model is made of blocks."""
+
+    model: ModelSettings = ModelSettings()
 
     @property
+    @abstractmethod
     def row(self) -> tuple[str, int]:
+        """How many positions a row of a batch has, and which setting says so."""
+
+    @property
+    def longest(self) -> tuple[str, int]:
         """How many positions the longest sequence has, and which setting says so."""
-        raise NotImplementedError
+        return self.row
 
     def check_parts(self) -> Iterator[Problem]:
-        yield from self._model.check_parts()
-        name, longest = self.row
-        yield from self._model.part("positions").check_length(self._model, name, longest)
+        yield from self.model.check_parts()
+        yield from self.model.part("positions").check_length(self.model, *self.longest)
 
     def completed(self) -> Self:
-        return super().completed().model_copy(update={"model": self._model.for_length(self.row[1])})
+        return super().completed().model_copy(update={"model": self.model.for_length(self.row[1])})
+
+    def remarks(self) -> list[str]:
+        remarks: list[str] = self.model.part("mixer").remarks(self.model, self.row[1])
+        return remarks
 
     @property
     def width(self) -> int:
-        width: int = self._model.width
-        return width
+        return self.model.width
 
     @property
     def worth_compiling(self) -> bool:
         """Whether the mixer is not one call of a library already."""
-        compiles: bool = self._model.part("mixer").compiles
+        compiles: bool = self.model.part("mixer").compiles
         return compiles
 
+
+class SentenceSettings(NetworkSettings):
+    """Of a task over sentences or texts, several of which may share a row."""
+
+    data: PairData | LabelledData
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    training: PackedTraining = PackedTraining()
+
     @property
-    def _model(self) -> Any:
-        return self.model  # type: ignore[attr-defined]
+    def row(self) -> tuple[str, int]:
+        return "training.row_length", self.training.row_length
+
+    @property
+    def longest(self) -> tuple[str, int]:
+        return "data.max_length", self.data.max_length
+
+    @property
+    def packed(self) -> bool:
+        """Whether several sequences share a row."""
+        shares_rows: bool = self.model.part("mixer").shares_rows
+        return self.training.packing == "yes" or (self.training.packing == "auto" and shares_rows)
+
+    @property
+    def worth_compiling(self) -> bool:
+        """Unpacked, batches come in many shapes."""
+        return self.packed and super().worth_compiling
+
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        yield from self.training.check_rows(*self.row)
+        yield from self.tokenizer.check()
+        if self.data.max_length > self.training.row_length:
+            yield Problem(
+                f"data.max_length = {self.data.max_length} does not fit into "
+                f"training.row_length = {self.training.row_length}",
+                "lower the first or raise the second",
+            )
+
+    def check_parts(self) -> Iterator[Problem]:
+        yield from super().check_parts()
+        if self.training.packing == "yes" and not self.model.part("mixer").shares_rows:
+            yield Problem(
+                f'training.packing = "yes", but model.mixer = "{self.model.mixer}" would run from one sentence into '
+                "the next",
+                'use "auto" or "no"',
+            )
+
+
+class RunningTextSettings(TaskSettings):
+    """Of a task over running text."""
+
+    data: TextData = TextData()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        yield from self.tokenizer.check()
+
+
+class TextModelSettings(NetworkSettings, RunningTextSettings):
+    """Of a model of running text."""
+
+    training: RunningTextTraining = RunningTextTraining()
+
+    @property
+    def row(self) -> tuple[str, int]:
+        return "training.row_length", self.training.row_length
+
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        yield from self.training.check_rows(*self.row)
+
+    def check_parts(self) -> Iterator[Problem]:
+        yield from super().check_parts()
+        if self.data.documents == "apart" and not self.model.part("mixer").shares_rows:
+            yield Problem(
+                f'data.documents = "apart" cannot be kept with model.mixer = "{self.model.mixer}", which runs on from '
+                "one document into the next",
+                'use data.documents = "together", or another mixer',
+            )
+
+
+class ImageTaskSettings(NetworkSettings):
+    """Of a task over images."""
+
+    BATCH: ClassVar[str] = "training.images_per_batch"
+
+    data: ImageData = ImageData()
+    images: ImageSettings = ImageSettings()
+    augmentation: CropSettings = CropSettings()
+    training: ImageTraining = ImageTraining()
+
+    @property
+    def tokens_per_step(self) -> int:
+        """An image counts as the tokens that it is read as."""
+        return self.batch_size * self.row[1]
+
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        yield from self.training.check_images()
+        named = [name for name in ("sample", "images", "train") if getattr(self.data, name)]
+        if len(named) > 1:
+            yield Problem(
+                f"data.{named[0]} and data.{named[1]} both name the images to train on", "leave one of them empty"
+            )
+        if self.data.held_out + (self.data.held_out_test or self.data.held_out) >= 1:
+            yield Problem("data.held_out and data.held_out_test leave nothing to train on", "lower one of them")
+        yield from self.augmentation.check(self.images)
+
+    def check_tokens(self, remedy: str) -> Iterator[Problem]:
+        name, tokens = self.row
+        if tokens > MOST_TOKENS:
+            yield Problem(
+                f"{name} is {tokens:,}, more than the {MOST_TOKENS:,} that attention can still be computed for",
+                f"choose a smaller images.size{remedy}",
+            )

@@ -1,129 +1,311 @@
-"""The image-classification task: from labelled images to a model that names the class of an image."""
+"""Classify images: labelled images in, a model that names the class of an image out (ViT, Swin)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from regard import console
+from regard.errors import RegardError
+from regard.settings import (
+    AugmentationSettings,
+    FileList,
+    ImageClassifierTraining,
+    ImageModel,
+    ImageTaskSettings,
+    Problem,
+)
+from regard.tasks.images import ImageTask
+from regard.tasks.task import About
 
-from regard.settings import Config
-from regard.data.batch import DataState
-from regard.data.image_batches import ImageBatch, ImageStream
-from regard.data.image_cache import Images, must_have_classes
-from regard.evaluation.classification import accuracy, top_accuracy
-from regard.hardware import Hardware
-from regard.models.swin import Swin
-from regard.models.vision import VisionTransformer
-from regard.tasks.common import draw_curves
-from regard.tasks.images import Scale, prepare_images, prepare_scale, save_examples
-from regard.training.augmentation import Augmentation
-from regard.training.folder import RunFolder
-from regard.training.loss import cross_entropy, mixed_cross_entropy
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
 
+    from regard.data.image_batches import ImageBatch
+    from regard.data.image_cache import Images
+    from regard.data.scale import Scale
+    from regard.evaluation.classification import Guess
+    from regard.evaluation.metrics import Evaluation
+    from regard.models.swin import Swin
+    from regard.models.vision import VisionTransformer
+
+SCALE = "scale.json"
 AT_ONCE = 1024  # images classified together
 TOP = 5
+SWIN = {  # what a model with stages has to have
+    "pooling": "mean",
+    "registers": 0,
+    "mixer": "attention",
+    "positions": "none",
+    "key_value_heads": 0,
+    "key_width": 0,
+    "value_width": 0,
+}
 
 
-class ImageClassificationTask:
-    """What the trainer needs to know of classifying images."""
+class ClassifyImageSettings(ImageTaskSettings):
+    SELECT: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
 
-    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        self.config, self.folder, self.hardware = config, folder, hardware
-        self.data = prepare_images(config, folder)
-        must_have_classes(self.data)
-        folder.write_json("labels.json", self.data.classes)
-        self.scale = prepare_scale(config, folder, self.data.train)
-        self.example = save_examples(folder, self.data)[0]
-        self.to_scale = self.scale.on(hardware.device)
-        self.augment = Augmentation(config.augmentation, config.images.height, config.images.width)
+    augmentation: AugmentationSettings = AugmentationSettings()
+    model: ImageModel = ImageModel()
+    training: ImageClassifierTraining = ImageClassifierTraining()
+
+    @property
+    def row(self) -> tuple[str, int]:
+        return "the number of patches", self.model.tokens(self.images.height, self.images.width)
+
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        if self.training.start_from:  # its model is that of another run, and is checked when that is known
+            return
+        yield from self.check_tokens(", or a larger model.patch")
+        images, model = self.images, self.model
+        if images.height % model.patch_height or images.width % model.patch_width:
+            yield Problem(
+                f"images of {images.height} x {images.width} cannot be cut into patches of {model.patch_height} x "
+                f"{model.patch_width}",
+                "choose model.patch so that it divides images.size",
+            )
+        if model.stages:
+            yield from self._check_windows()
+
+    def _check_windows(self) -> Iterator[Problem]:
+        """Swin: every stage's grid is cut into windows, and halved for the next."""
+        model = self.model
+        for name, value in SWIN.items():
+            if getattr(model, name) != value:
+                yield Problem(
+                    "model.stages (Swin) has patches in windows and nothing beside them, a bias for each distance in a "
+                    "window, and heads of equal width",
+                    f"use model.{name} = {json.dumps(value)}",
+                )
+        sides = [self.images.height // model.patch_height, self.images.width // model.patch_width]
+        for stage in range(len(model.stages)):
+            grid = f"stage {stage + 1} has a grid of {sides[0]} x {sides[1]} patches"
+            for side in sides:
+                if side > model.window and side % model.window:
+                    yield Problem(
+                        f"{grid}, which windows of {model.window} do not fill",
+                        "choose model.window, model.patch and images.size so that they do",
+                    )
+                if stage + 1 < len(model.stages) and side % 2:
+                    yield Problem(
+                        f"{grid}, which cannot be merged in twos", "use fewer model.stages, or another model.patch"
+                    )
+            sides = [side // 2 for side in sides]
+
+
+class ClassifyImage(ImageTask[ClassifyImageSettings]):
+    """`regard.load("runs/digits").classify(["three.png"])`"""
+
+    about = About(
+        noun="an image classifier",
+        verb="classify",
+        metrics=("accuracy", "loss"),
+        starter="digits",
+        advice="Edit data.sample or data.images, images.size and model.patch; it is for small images.",
+    )
+    Settings = ClassifyImageSettings
+    needs_classes = True
+    starts_from = ("classify-image",)
+    handed_on = (SCALE,)  # the weights expect it
+    reads = "images"  # what `classify` takes
+
+    model: VisionTransformer | Swin
+    classes: list[str]
+    scale: Scale
+
+    # ------------------------------------------------------------ from data to a model
+
+    def prepare(self) -> None:
+        from regard.data.augmentation import Augmentation
+        from regard.data.image_batches import ImageStream
+        from regard.data.image_cache import must_have_classes
+        from regard.data.scale import Scale
+
+        super().prepare()
+        must_have_classes(self.images)
+        self.folder.write_json("labels.json", self.images.classes)
+        if not (self.folder.path / SCALE).exists():
+            self.folder.write_json(SCALE, asdict(Scale.measured(self.images.train)))
+        self.restore()
+        settings = self.settings
+        self.augment = Augmentation(settings.augmentation, settings.images.height, settings.images.width)
         self.stream = ImageStream(
-            self.data.train, config.training.images_per_batch, config.seed, mixed=self.augment.mixes
+            self.images.train, settings.training.images_per_batch, settings.seed, mixed=self.augment.mixes
         )
 
-    def build(self) -> nn.Module:
-        return image_classifier(self.config, len(self.data.classes))
+    def restore(self) -> None:
+        from regard.data.scale import Scale
+
+        self.classes = self.folder.read_json("labels.json")
+        self.scale = Scale(**self.folder.read_json(SCALE))
+        self.scaled = self.scale.on(self.hardware.device)
+
+    def build(self) -> VisionTransformer | Swin:
+        """A ViT, or, where there are stages, a Swin Transformer."""
+        from regard.models.swin import Swin
+        from regard.models.vision import VisionTransformer
+
+        images, model = self.settings.images, self.settings.model
+        kind = Swin if model.stages else VisionTransformer
+        return kind(model, images.height, images.width, images.channels, len(self.classes))
 
     def architecture(self) -> dict[str, Any]:
         return {
-            "architecture": "swin" if self.config.model.stages else "vit",
-            "images": self.config.images.model_dump(),
-            "classes": self.data.classes,
+            "architecture": "swin" if self.settings.model.stages else "vit",
+            "images": self.settings.images.model_dump(),
+            "classes": self.classes,
             "mean": self.scale.mean,
             "deviation": self.scale.deviation,
         }
 
-    def size(self) -> str:
-        images, count = self.config.images, len(self.data.train)
+    def describe(self) -> str:
+        images, count = self.settings.images, len(self.images.train)
         colour = "colour" if images.colour else "grey"
-        steps = -(-count // self.config.training.images_per_batch)
+        steps = -(-count // self.settings.training.images_per_batch)
         return (
-            f"{count:,} {colour} images of {images.height} x {images.width} · {len(self.data.classes)} classes · "
+            f"{count:,} {colour} images of {images.height} x {images.width} · {len(self.classes)} classes · "
             f"an epoch is {steps:,} step{'s' * (steps > 1)}"
         )
 
-    def batches(self, state: DataState) -> Iterator[tuple[ImageBatch, DataState]]:
-        return self.stream.batches(state)
+    # ------------------------------------------------------------ training and scoring
 
-    def loss(self, model: nn.Module, batch: ImageBatch) -> Tensor:
-        smoothing = self.config.training.label_smoothing
+    def loss(self, batch: ImageBatch) -> Tensor:
+        from regard.training.loss import cross_entropy, mixed_cross_entropy
+
+        smoothing = self.settings.training.label_smoothing
         if not self.augment.mixes:
             images_BCHW, _ = self.augment(batch.pixels_BHWC, batch.keys_B, None, None)
-            return cross_entropy(model(self.to_scale(images_BCHW)), batch.labels_BT, smoothing, batch.nothing)
+            return cross_entropy(self.model(self.scaled(images_BCHW)), batch.labels, smoothing, batch.nothing)
         images_BCHW, share_B = self.augment(batch.pixels_BHWC, batch.keys_B, batch.others_BHWC, batch.other_keys_B)
-        logits_BK = model(self.to_scale(images_BCHW))
-        return mixed_cross_entropy(logits_BK, batch.labels_BT[:, 0], batch.other_labels_B, share_B, smoothing)
+        logits_BK = self.model(self.scaled(images_BCHW))
+        return mixed_cross_entropy(logits_BK, batch.labels[:, 0], batch.other_labels_B, share_B, smoothing)
 
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        return self._measure(model, self.data.valid)
+    def probabilities(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Of every class for every image: [N, K]."""
+        import numpy as np
+        import torch
 
-    def draw(self) -> None:
-        draw_curves(self.folder)
+        self.model.eval()
+        with torch.inference_mode():
+            parts = [logits.float().softmax(-1).cpu().numpy() for logits in self._forward_passes(pixels_NHWC)]
+        return np.concatenate(parts)
 
-    def test(self, model: nn.Module) -> dict[str, float]:
-        return self._measure(model, self.data.test)
+    def _forward_passes(self, pixels_NHWC: NDArray[np.uint8]) -> Iterator[Tensor]:
+        import numpy as np
+        import torch
+
+        for start in range(0, len(pixels_NHWC), AT_ONCE):
+            part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + AT_ONCE])).to(self.hardware.device)
+            with self.hardware.autocast():
+                yield self.model(self.scaled.pixels(part_BHWC))
+
+    @property
+    def _layers(self) -> list[nn.Module]:
+        return self.model.layers
+
+    def validate(self, step: int) -> dict[str, float]:
+        return self._measure(self.images.valid)
+
+    def test(self) -> dict[str, float]:
+        return self._measure(self.images.test)
+
+    def _measure(self, images: Images) -> dict[str, float]:
+        """Loss in nats; accuracy, and of more than five classes that of the five likeliest, in percent."""
+        from regard.evaluation.classification import class_metrics, top_accuracy
+
+        p_NK = self.probabilities(images.pixels_NHWC)
+        metrics = class_metrics(images.labels_N, p_NK)
+        if len(self.classes) > TOP:
+            metrics["accuracy_top5"] = top_accuracy(images.labels_N, p_NK, TOP)
+        return metrics
+
+    def evaluate(
+        self, files: FileList | None = None, split: str = "test", baselines: bool = True, **options: Any
+    ) -> Evaluation:
+        """Accuracy, the accuracy of the five likeliest, the confusions and the worst mistakes as pictures."""
+        from regard.evaluation.classification import baseline_notes, class_report, share_score, top_accuracy
+        from regard.evaluation.metrics import Evaluation
+        from regard.evaluation.support_vectors import support_vectors
+        from regard.explain.confusion import draw_confusion
+        from regard.explain.mistakes import draw_mistakes, worst_mistakes
+
+        images, _ = self.held_out(files, split, self.classes)
+        p_NK = self.probabilities(images.pixels_NHWC)
+        report = class_report(images.labels_N, p_NK.argmax(-1), self.classes)
+        scores = [*report.scores]
+        if len(self.classes) > TOP:
+            right = round(top_accuracy(images.labels_N, p_NK, TOP) / 100 * len(images))
+            scores.insert(1, share_score("accuracy_top5", right, len(images)))
+        confusion, mistakes = (self.picture(name, files, split) for name in ("confusion", "mistakes"))
+        draw_confusion(report.counts_CC, self.classes, confusion)
+        worst = worst_mistakes(images, p_NK, self.classes)
+        draw_mistakes(worst, mistakes)
+        details = report.to_json() | {
+            "confusion_picture": str(confusion.resolve()),
+            "mistakes_picture": str(mistakes.resolve()),
+            "mistakes": [mistake.to_json() for mistake in worst],
+        }
+        notes = [str(confusion.resolve()), str(mistakes.resolve())]
+        if baselines:
+            with console.progress(0, "support vectors"):
+                baseline = support_vectors(self.splits().train, images, len(self.classes))
+            details["baselines"] = [baseline.to_json()]
+            notes = [*baseline_notes("On the raw pixels of the same images:", [baseline], report), "", *notes]
+        outputs = [f"{name}\t{self.classes[n]}" for name, n in zip(images.names, p_NK.argmax(-1), strict=True)]
+        return Evaluation(scores, len(images), "images", outputs, details, notes)
 
     def next_commands(self) -> list[str]:
-        path, drawn = self.folder.path, self.config.model.mixer == "attention"
+        path, drawn = self.folder.path, any(hasattr(module, "trace") for module in self.model.modules())
         commands = [f"regard evaluate {path}", f"regard classify {path} {self.example}"]
         return [*commands, f"regard explain {path} {self.example} -o map.png"] if drawn else commands
 
-    def _measure(self, model: nn.Module, images: Images) -> dict[str, float]:
-        return figures(probabilities(model, images.pixels_NHWC, self.scale, self.hardware), images.labels_N)
+    # ------------------------------------------------------------ a loaded run
 
+    def classify(self, images: Sequence[NDArray[np.uint8] | Path | str] | Path | str) -> list[Guess | str]:
+        """The class of each image, a file or [H, W] or [H, W, C]; where one cannot be read, a text that says why."""
+        import numpy as np
 
-def image_classifier(config: Config, classes: int) -> VisionTransformer | Swin:
-    """A ViT, or, where there are stages, a Swin Transformer."""
-    images = config.images
-    kind = Swin if config.model.stages else VisionTransformer
-    return kind(config.model, images.height, images.width, images.channels, classes)
+        from regard.data.images import BadImage
+        from regard.evaluation.classification import guesses
 
+        images = [images] if isinstance(images, Path | str) else images
+        reasons: list[str] = []  # why an image cannot be read; "" if it can
+        pixels = []
+        for image in images:
+            try:
+                pixels.append(self.read(image))
+                reasons.append("")
+            except BadImage as error:
+                reasons.append(error.reason)
+        named = iter(guesses(self.probabilities(np.stack(pixels)), self.classes) if pixels else [])
+        return [reason or next(named) for reason in reasons]
 
-def figures(found_NK: NDArray[np.float32], labels_N: NDArray[np.int64]) -> dict[str, float]:
-    """Loss in nats; accuracy, and of more than five classes that of the five likeliest, in percent."""
-    right_N = found_NK[np.arange(len(labels_N)), labels_N]
-    metrics = {
-        "loss": float(-np.log(np.maximum(right_N, 1e-30)).mean()),
-        "accuracy": accuracy(labels_N, found_NK.argmax(-1)),
-    }
-    if found_NK.shape[1] > TOP:
-        metrics["accuracy_top5"] = top_accuracy(labels_N, found_NK, TOP)
-    return metrics
+    def explain(self, text: str, output: Path, what: str = "attention", target: str = "") -> dict[str, Any]:
+        """Draw where in an image the model looked: attention rollout, and every head of every layer."""
+        import torch
 
+        from regard.evaluation.classification import guesses
+        from regard.explain.image_maps import draw_image_maps
 
-@torch.inference_mode()
-def probabilities(
-    model: nn.Module, pixels_NHWC: NDArray[np.uint8], scale: Scale, hardware: Hardware
-) -> NDArray[np.float32]:
-    """Of every class for every image: [N, K]."""
-    model.eval()
-    to_scale, found = scale.on(hardware.device), []
-    for start in range(0, len(pixels_NHWC), AT_ONCE):
-        part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + AT_ONCE])).to(hardware.device)
-        with hardware.autocast():
-            logits_BK = model(to_scale.pixels(part_BHWC))
-        found.append(logits_BK.float().softmax(-1).cpu().numpy())
-    return np.concatenate(found)
+        file = Path(text)
+        if not file.is_file():
+            state = "It is a folder." if file.is_dir() else "There is no such file."
+            raise RegardError(f"The image '{file}' cannot be read.", state, "Name one image.")
+        pixels_HWC = self.read_file(file)
+        [guess] = guesses(self.probabilities(pixels_HWC[None]), self.classes)
+        image_CHW = self.scaled.pixels(torch.from_numpy(pixels_HWC)[None].to(self.hardware.device))[0]
+        title = f"{file.name}: {guess.label}, {guess.probability:.1%}"
+        maps = draw_image_maps(self.model, image_CHW, pixels_HWC, title, output)
+        return {
+            "image": str(file),
+            "label": guess.label,
+            "probability": guess.probability,
+            "rollout": maps.rollout_RS.tolist(),
+        }

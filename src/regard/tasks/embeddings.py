@@ -1,81 +1,168 @@
-"""The embeddings task: from plain text to one vector for every word."""
+"""Embeddings: plain text in, a vector for every word out (CBOW, word2vec)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
-
-from regard.settings import Config
-from regard.data.batch import DataState
-from regard.data.cbow_batches import Lexicon, WordBatch, WordStream
-from regard.data.word_vectors import WordVectors
-from regard.hardware import Hardware
-from regard.models.cbow import Cbow, negative_sampling_loss
-from regard.tasks.common import draw_curves
-from regard.tasks.running_text import prepare
+from regard.errors import RegardError
+from regard.settings import EmbeddingSettings, FileList, RunningTextSettings, TrainingSettings
+from regard.tasks.running_text import RunningText
+from regard.tasks.task import About, must_have_no_files
 from regard.training.folder import RunFolder
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
 
-class EmbeddingsTask:
-    """What the trainer needs to know of word vectors."""
+    from regard.data.cbow_batches import WordBatch, WordStream
+    from regard.data.tokenizers import TextTokenizer
+    from regard.data.word_vectors import WordVectors
+    from regard.evaluation.metrics import Evaluation
+    from regard.models.cbow import Cbow
 
-    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        self.config, self.folder, self.hardware = config, folder, hardware
-        self.settings = config.embeddings
-        self.data = prepare(config, folder)
-        self.lexicon = Lexicon.of(self.data.train, self.data.tokenizer, self.settings.minimum_count)
-        self.stream = self._stream(self.data.train)
+VECTORS = "vectors.txt"
+# Where each kind of model has the embedding of its tokens; of a translator, the target's comes last.
+TABLES = {
+    "trunk.embedding.table.weight": "tokenizer.json",
+    "source_embedding.table.weight": "source_tokenizer.json",
+    "target_embedding.table.weight": "target_tokenizer.json",
+}
+
+
+class EmbeddingsTaskSettings(RunningTextSettings):
+    BATCH: ClassVar[str] = "embeddings.words_per_batch"
+
+    embeddings: EmbeddingSettings = EmbeddingSettings()
+    training: TrainingSettings = TrainingSettings()
+
+    @property
+    def width(self) -> int:
+        return self.embeddings.width
+
+
+class Embeddings(RunningText[EmbeddingsTaskSettings]):
+    """`regard.load("runs/words").vectors.nearest("king")`"""
+
+    about = About(
+        noun="a set of word vectors",
+        verb="embeddings",
+        metrics=("loss",),
+        starter="words",
+        advice="Edit data.text; the rest works as it is for some 1 to 1,000 MB of text.",
+    )
+    Settings = EmbeddingsTaskSettings
+
+    model: Cbow
+    words: int  # with a vector, and one that stands for none
+
+    # ------------------------------------------------------------ from data to a model
+
+    def prepare(self) -> None:
+        from regard.data.cbow_batches import Lexicon
+
+        super().prepare()
+        settings = self.settings.embeddings
+        self.lexicon = Lexicon.from_text(self.ids.train, self.tokenizer, settings.minimum_count)
+        self.words = len(self.lexicon)
+        self.stream = self._stream(self.ids.train)
+
+    def _stream(self, ids: NDArray[Any]) -> WordStream:
+        from regard.data.cbow_batches import WordStream
+
+        return WordStream(ids, self.lexicon, self.settings.embeddings, self.settings.seed)
+
+    def restore(self) -> None:
+        super().restore()
+        self.vectors = word_vectors(self.folder.path)
+        self.words = self.folder.read_json("config.json")["words"]
 
     def build(self) -> Cbow:
-        return Cbow(len(self.lexicon), self.settings.width, self.settings.window)
+        from regard.models.cbow import Cbow
+
+        return Cbow(self.words, self.settings.embeddings.width, self.settings.embeddings.window)
 
     def architecture(self) -> dict[str, Any]:
         """Row i of the tables belongs to word i of vectors.txt; row 0 to none."""
-        return {"architecture": "cbow", "words": len(self.lexicon), "window": self.settings.window}
+        return {"architecture": "cbow", "words": self.words, "window": self.settings.embeddings.window}
 
-    def size(self) -> str:
+    def describe(self) -> str:
         return f"{self.lexicon.counts.sum():,} words · {len(self.lexicon) - 1:,} different ones"
 
-    def batches(self, state: DataState) -> Iterator[tuple[WordBatch, DataState]]:
-        return self.stream.batches(state)
+    # ------------------------------------------------------------ training and scoring
 
-    def loss(self, model: nn.Module, batch: WordBatch) -> Tensor:
-        logits = model(batch.words_BS, batch.left_BT, batch.right_BT, batch.labels_BT, batch.wrong_BK)
-        return negative_sampling_loss(logits, batch.labels_BT, batch.wrong_BK, self.settings.negatives)
+    def loss(self, batch: WordBatch) -> Tensor:
+        from regard.models.cbow import negative_sampling_loss
 
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        return self.measure(model, self.data.valid)
+        logits = self.model(batch.words_BS, batch.left_BT, batch.right_BT, batch.labels, batch.wrong_BK)
+        return negative_sampling_loss(logits, batch.labels, batch.wrong_BK, self.settings.embeddings.negatives)
 
-    def draw(self) -> None:
-        draw_curves(self.folder)
+    def measure(self, ids: NDArray[Any]) -> dict[str, float]:
+        """The mean loss of the guessed words; contexts and wrong words are drawn the same every time."""
+        from regard.training.measure import mean_loss
 
-    def test(self, model: nn.Module) -> dict[str, float]:
+        return {"loss": mean_loss(self.model, self._stream(ids).in_order(), self.loss, self.hardware)}
+
+    def measured_how(self) -> str:
+        return "nats per guessed word"
+
+    def test(self) -> dict[str, float]:
         """The loss on held-out text. The vectors themselves are written beside the model."""
-        assert isinstance(model, Cbow)
-        vectors = model.input.detach().float().cpu().numpy()
-        WordVectors(self.lexicon.words[1:], vectors[1:]).write(self.folder.path / "vectors.txt")
-        return self.measure(model, self.data.held_out)
+        from regard.data.word_vectors import WordVectors
+
+        vectors = self.model.input.detach().float().cpu().numpy()
+        WordVectors(self.lexicon.words[1:], vectors[1:]).write(self.folder.path / VECTORS)
+        return super().test()
+
+    def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
+        must_have_no_files(
+            files, "Word vectors are scored on their own held-out text only.", "Other files may hold other words."
+        )
+        self.prepare()  # which words get a vector follows from the text
+        return super().evaluate(files, split)
 
     def next_commands(self) -> list[str]:
         return [
             f"regard embeddings {self.folder.path} --nearest {self.lexicon.words[1]}",
-            f"regard train RECIPE --embeddings {self.folder.path / 'vectors.txt'}",
+            f"regard train RECIPE --embeddings {self.folder.path / VECTORS}",
         ]
 
-    @torch.inference_mode()
-    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
-        """The mean loss of the guessed words; contexts and wrong words are drawn the same every time."""
-        model.eval()
-        total, targets = 0.0, 0
-        for batch in self._stream(ids).one_epoch():
-            with self.hardware.autocast():
-                total += self.loss(model, batch.to(self.hardware.device)).item()
-            targets += batch.targets
-        return {"loss": total / max(targets, 1)}
 
-    def _stream(self, ids: NDArray[Any]) -> WordStream:
-        return WordStream(ids, self.lexicon, self.settings, self.config.seed)
+# ---------------------------------------------------------------- the vectors of any run
+
+
+def word_vectors(source: Path | str) -> WordVectors:
+    """The vectors of a run of any task, or of a file in word2vec's text form."""
+    from regard.data.tokenizers import TextTokenizer
+    from regard.data.word_vectors import WordVectors
+    from regard.training.checkpoint import read_tensors
+
+    source = Path(source)
+    if source.is_file():
+        return WordVectors.read(source)
+    folder = RunFolder.open(source)
+    if (folder.path / VECTORS).is_file():
+        return WordVectors.read(folder.path / VECTORS)
+    weights = read_tensors(folder.model)
+    for name, file in TABLES.items():
+        path = folder.path / file if (folder.path / file).is_file() else folder.path / "tokenizer.json"
+        if name in weights and path.is_file():
+            return _vectors_of_words(weights[name].float().numpy(), TextTokenizer.load(path))
+    raise RegardError(
+        f"The run '{source}' has no word vectors.",
+        "Its training is not finished, or its model embeds no words.",
+        "Continue it with `regard train ... --resume`, or give another run.",
+    )
+
+
+def _vectors_of_words(table: Any, tokenizer: TextTokenizer) -> WordVectors:
+    """One vector per word: of ' king' and 'king', the one that comes first; nothing for spaces and single bytes."""
+    from regard.data.tokenizers import SPECIALS
+    from regard.data.word_vectors import WordVectors
+
+    row_of: dict[str, int] = {}
+    for token in range(len(SPECIALS), tokenizer.size):
+        piece = tokenizer.piece(token).strip()
+        if piece and not (piece.startswith("<0x") and piece.endswith(">")):
+            row_of.setdefault(piece, token)
+    return WordVectors(list(row_of), table[list(row_of.values())])

@@ -1,109 +1,154 @@
-"""What all tasks with images do: read them once, say what could not be read, and bring them to the model's scale."""
+"""What tasks over images share: reading them once, reporting what could not be read, and looking into layers."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from regard import console
-from regard.settings import Config
-from regard.data.image_cache import Images, ImageSplits, image_splits, left_out
+from regard.data.image_sources import check_sources
 from regard.errors import RegardError
-from regard.explain.image_grid import save_image
-from regard.tasks.same_data import remember_data
-from regard.training.folder import RunFolder
+from regard.settings import FileList, ImageTaskSettings
+from regard.tasks.task import Task
 
-MEASURED = 20_000  # images from which mean and deviation are taken
-AT_ONCE = 500  # of them in memory
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from regard.data.image_cache import Images, ImageSplits
+
 EXAMPLES = 10  # images saved as files
 
+I = TypeVar("I", bound=ImageTaskSettings)  # noqa: E741
 
-@dataclass(frozen=True)
-class Scale:
-    """Mean and deviation of each channel, of pixels from 0 to 1. A model sees (x − mean) / deviation."""
 
-    mean: list[float]
-    deviation: list[float]
+class ImageTask(Task[I]):
+    """A task that reads images of one size."""
 
-    @classmethod
-    def of(cls, images: Images) -> Scale:
-        """Of these images; where there are many, of some, evenly chosen."""
-        chosen = np.unique(np.linspace(0, len(images) - 1, MEASURED).astype(np.int64))
-        sums, squares = np.zeros((2, images.pixels_NHWC.shape[-1]))
-        for start in range(0, len(chosen), AT_ONCE):
-            pixels_NHWC = images.pixels_NHWC[chosen[start : start + AT_ONCE]] / 255
-            sums += pixels_NHWC.sum((0, 1, 2))
-            squares += np.square(pixels_NHWC).sum((0, 1, 2))
-        count = len(chosen) * images.pixels_NHWC.shape[1] * images.pixels_NHWC.shape[2]
-        mean = sums / count
-        deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 1e-4))
-        return cls(mean.tolist(), deviation.tolist())
+    needs_classes: ClassVar[bool] = False
+
+    images: ImageSplits
+    example: Path  # a test image, for the commands to try next
 
     @classmethod
-    def of_run(cls, path: Path | str) -> Scale:
-        return cls(**RunFolder.open(path).read_json("scale.json"))
+    def check_files(cls, settings: I) -> None:
+        check_sources(settings.data)
 
-    def on(self, device: torch.device) -> Scaled:
-        mean, deviation = (torch.tensor(values, device=device) for values in (self.mean, self.deviation))
-        return Scaled(mean[:, None, None], deviation[:, None, None], torch.tensor(255.0, device=device))
+    @classmethod
+    def examine(cls, settings: I) -> tuple[dict[str, Any], list[str]]:
+        from regard.data.survey import survey_images
 
+        return survey_images(settings.data, settings.images, cls.needs_classes)
 
-@dataclass(frozen=True)
-class Scaled:
-    """A scale on a device, ready to be used."""
+    def prepare(self) -> None:
+        """Read train, valid and test; what cannot be read is left out, counted and named in the run folder."""
+        from regard.data.image_cache import left_out
 
-    mean_C11: Tensor
-    deviation_C11: Tensor
-    white: Tensor  # a tensor: dividing by a number, a GPU multiplies by its inverse, and comes out a little different
+        self.images = self.splits()
+        self.remember_data(self.images.fingerprints)
+        if self.images.skipped:
+            self.folder.write_text("skipped_images.txt", "".join(line + "\n" for line in self.images.skipped))
+            console.warn(f"{left_out(self.images.skipped)}. All are named in the run's skipped_images.txt.")
+        for name, images in (("validation", self.images.valid), ("test", self.images.test)):
+            if not len(images):
+                held_out = self.settings.data.held_out
+                raise RegardError(
+                    f"There are no images for the {name}.",
+                    f"Of {len(self.images.train):,} images none is left for it, with data.held_out = {held_out:g}.",
+                    "Raise data.held_out, or name images for it (data.valid, data.test).",
+                )
+        self.example = self._save_examples()[0]
 
-    def __call__(self, images_BCHW: Tensor) -> Tensor:
-        return (images_BCHW - self.mean_C11) / self.deviation_C11
+    def splits(self) -> ImageSplits:
+        """The images that the run is trained and measured on."""
+        from regard.data.image_cache import image_splits
 
-    def pixels(self, pixels_BHWC: Tensor) -> Tensor:
-        """Of bytes as they are in files: [B, C, H, W]."""
-        return self(pixels_BHWC.permute(0, 3, 1, 2).contiguous() / self.white)
+        return image_splits(self.settings.data, self.settings.images)
 
+    def _save_examples(self) -> list[Path]:
+        """A test image of each class, or of none, as files in the run's samples: something to try the verbs on."""
+        import numpy as np
 
-def prepare_images(config: Config, folder: RunFolder) -> ImageSplits:
-    """Train, valid and test; what could not be read is left out, counted and named in the run folder."""
-    found = image_splits(config.data, config.images)
-    remember_data(folder, found.fingerprints)
-    if found.skipped:
-        folder.write_text("skipped_images.txt", "".join(line + "\n" for line in found.skipped))
-        console.warn(f"{left_out(found.skipped)}. All are named in the run's skipped_images.txt.")
-    for name, images in (("validation", found.valid), ("test", found.test)):
-        if not len(images):
+        from regard.explain.image_grid import save_image
+
+        test = self.images.test
+        number_of = {int(label): number for number, label in reversed(list(enumerate(test.labels_N)))}
+        paths: list[Path] = []
+        for label, number in sorted(number_of.items())[:EXAMPLES]:
+            plain = re.sub(r"\W+", "-", self.images.classes[label]).strip("-") if label >= 0 else "image"
+            path = self.folder.samples / f"{plain[:40] or f'class-{label + 1}'}.png"
+            if path in paths:  # two names that differ in their signs alone
+                path = self.folder.samples / f"class-{label + 1}.png"
+            save_image(np.array(test.pixels_NHWC[number]), path)
+            paths.append(path)
+        return paths
+
+    def read(self, image: NDArray[np.uint8] | Path | str) -> NDArray[np.uint8]:
+        """An image, a file or pixels [h, w] or [h, w, C], as the model sees images: [H, W, C]."""
+        from regard.data.images import fit_pixels, read_image
+
+        size = self.settings.images
+        return read_image(Path(image), size) if isinstance(image, Path | str) else fit_pixels(image, size)
+
+    def read_file(self, path: Path | str) -> NDArray[np.uint8]:
+        """An image file as the model sees images; a clear error where it cannot be read."""
+        from regard.data.images import BadImage
+
+        try:
+            return self.read(Path(path))
+        except BadImage as error:
+            raise RegardError(f"The image '{path}' cannot be read.", error.reason, "Give another image.") from None
+
+    def held_out(self, files: FileList | None, split: str, classes: Sequence[str] = ()) -> tuple[Images, str]:
+        """The images to score, with labels among these classes where they are given; and what they are, in words."""
+        from regard.data.image_cache import labelled_images
+
+        if files:
+            paths = [Path(str(name)).resolve() for name in files]
+            named = ", ".join(path.name for path in paths)
+            return labelled_images(paths, self.settings.data, self.settings.images, list(classes)), named
+        splits = self.splits()
+        self.notice_change(splits.fingerprints, split)
+        if classes and splits.classes != list(classes):
             raise RegardError(
-                f"There are no images for the {name}.",
-                f"Of {len(found.train):,} images none is left for it, with data.held_out = {config.data.held_out:g}.",
-                "Raise data.held_out, or name a place for it (data.valid, data.test).",
+                f"The classes of the images are not those of '{self.folder.path}' any more.",
+                f"They are now {', '.join(splits.classes[:20])}; the run knows {', '.join(classes[:20])}.",
+                "Restore the images, or name others: regard evaluate RUN FOLDER.",
             )
-    return found
+        images: Images = getattr(splits, split)
+        return images, split
 
+    # ------------------------------------------------------------ looking into layers
 
-def save_examples(folder: RunFolder, data: ImageSplits) -> list[Path]:
-    """A test image of each class, or of none, as files in the run's samples: something to try the verbs on."""
-    numbers = {int(label): number for number, label in reversed(list(enumerate(data.test.labels_N)))}
-    paths: list[Path] = []
-    for label, number in sorted(numbers.items())[:EXAMPLES]:
-        plain = re.sub(r"\W+", "-", data.classes[label]).strip("-") if label >= 0 else "image"
-        path = folder.samples / f"{plain[:40] or f'class-{label + 1}'}.png"
-        if path in paths:  # two names that differ in their signs alone
-            path = folder.samples / f"class-{label + 1}.png"
-        save_image(np.array(data.test.pixels_NHWC[number]), path)
-        paths.append(path)
-    return paths
+    def probe(self, train: int, test: int, output: Path) -> dict[str, Any]:
+        """How well a linear classifier can read the class of an image from each layer."""
+        from regard.evaluation.probe import probe_layers
+        from regard.explain.probe import draw_probe
 
+        splits = self.splits()
+        with console.progress(0, "linear classifiers"):
+            result = probe_layers(
+                self._layer_features, splits.train, splits.test, self.settings.seed, train, test
+            )
+        name = self.folder.path.name
+        draw_probe(result, output, f"A linear classifier on each layer of {name}")
+        return result
 
-def prepare_scale(config: Config, folder: RunFolder, train: Images) -> Scale:
-    """The run's own scale; of a run that starts from another, that one's, since its weights expect it."""
-    if not (folder.path / "scale.json").exists():
-        source = config.training.start_from
-        scale = Scale.of_run(source) if source else Scale.of(train)
-        folder.write_json("scale.json", asdict(scale))
-    return Scale.of_run(folder.path)
+    def _layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+        """What each layer makes of each image, the mean of its tokens: [N, D] of the embedding, then of each block."""
+        from regard.evaluation.probe import layer_features
+
+        # Every pass is computed when it is asked for: nothing is left to run.
+        return layer_features(self._layers, self._forward_passes(pixels_NHWC), lambda output: output)
+
+    @property
+    def _layers(self) -> list[nn.Module]:
+        """What makes the tokens, and every block."""
+        raise NotImplementedError
+
+    def _forward_passes(self, pixels_NHWC: NDArray[np.uint8]) -> Iterator[Tensor]:
+        """The model applied to these images, some at a time."""
+        raise NotImplementedError

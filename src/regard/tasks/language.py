@@ -1,57 +1,166 @@
-"""The language-model task: from plain text to a model that continues it."""
+"""Language: plain text in, a model that continues it out."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from regard import console
+from regard.errors import UsageError
+from regard.recipes import changed
+from regard.settings import CausalModel, GenerationSettings, Problem, TextModelSettings
+from regard.tasks.running_text import RunningText
+from regard.tasks.task import About
 
-from regard.settings import Config
-from regard.data.text_batches import NextTokenStream, TextBatch, documents, in_order
-from regard.data.tokenizers import END, PAD, SPECIALS, START, TextTokenizer
-from regard.decoding.generate import generate
-from regard.hardware import Hardware
-from regard.models.causal import Causal
-from regard.tasks.running_text import RunningTextTask
-from regard.training.folder import RunFolder
-from regard.training.loss import cross_entropy
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from regard.data.text_batches import TextBatch
+    from regard.data.tokenizers import TextTokenizer
+    from regard.models.causal import Causal
+
+ROWS_AT_ONCE = 64  # texts written side by side
+MOST_SAMPLES = 10_000
+SAMPLE_PROMPT, SAMPLE_LENGTH = 32, 100  # tokens of the sample that each validation writes
 
 
-class LanguageTask(RunningTextTask[TextBatch]):
-    """What the trainer needs to know of language models."""
+class LanguageSettings(TextModelSettings):
+    model: CausalModel = CausalModel()
+    decoding: GenerationSettings = GenerationSettings()
 
-    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        super().__init__(config, folder, hardware, starts=False)
-        self.unseen = unseen(self.data.train, self.data.tokenizer.size)
+    @property
+    def causal(self) -> bool:
+        """Whether a position sees only those before it."""
+        return True
 
-    def make_stream(self) -> NextTokenStream:
-        return NextTokenStream(self.data.train, self.rows, self.config.training.row_length, self.config.seed)
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        if self.training.row_length < 2:
+            yield Problem("training.row_length = 1 gives a token nothing to follow from", "raise it")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A further bit of text, as it is written. It may be empty: part of a character is held back until it is whole."""
+
+    sample: int
+    text: str
+    token: str
+    probability: float
+    candidates: list[tuple[str, float]]
+    ended: bool = False
+
+
+class Language(RunningText[LanguageSettings]):
+    """`regard.load("runs/shakespeare").generate("ROMEO:")`"""
+
+    about = About(
+        noun="a language model",
+        verb="generate",
+        metrics=("bits_per_byte", "loss"),
+        starter="shakespeare-cpu",
+        advice="Edit data.text; the rest is for a megabyte or a few, on a laptop.",
+    )
+    Settings = LanguageSettings
+    sentences = False
+    starts_from = ("language", "classify-text")
+
+    model: Causal
+
+    # ------------------------------------------------------------ from data to a model
+
+    def prepare(self) -> None:
+        from regard.data.text_batches import NextTokenStream, unseen_tokens
+
+        super().prepare()
+        training = self.settings.training
+        self.unseen = unseen_tokens(self.ids.train, self.tokenizer.size)
+        self.stream = NextTokenStream(self.ids.train, self._rows, training.row_length, self.settings.seed)
+
+    def restore(self) -> None:
+        super().restore()
+        self.unseen = self.folder.read_json("config.json").get("unseen_ids", [])
 
     def build(self) -> Causal:
-        return Causal(self.config.model, self.data.tokenizer.size)
+        from regard.models.causal import Causal
+
+        return Causal(self.settings.model, self.tokenizer.size)
 
     def architecture(self) -> dict[str, Any]:
+        from regard.data.tokenizers import END
+
         return {
             "architecture": "causal",
-            "vocabulary": self.data.tokenizer.size,
+            "vocabulary": self.tokenizer.size,
             "end_id": END,
             "unseen_ids": self.unseen,
         }
 
-    def logits(self, model: nn.Module, batch: TextBatch) -> Tensor:
-        return logits(model, batch, self.config)
+    @property
+    def _rows(self) -> int:
+        return max(1, self.settings.training.tokens_per_batch // self.context)
 
-    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
-        return measure(model, ids, self.data.tokenizer, self.config, self.hardware)
+    @property
+    def context(self) -> int:
+        """The longest text that the model has learned to read, in tokens."""
+        return self.settings.training.row_length
 
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        assert isinstance(model, Causal)
-        metrics = super().validate(model, step)
-        self.folder.write_text(f"samples/step-{step}.txt", self._sample(model) + "\n")
+    # ------------------------------------------------------------ training and scoring
+
+    def loss(self, batch: TextBatch) -> Tensor:
+        from regard.training.loss import training_loss
+
+        training = self.settings.training
+        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
+
+    def logits(self, batch: TextBatch) -> Tensor:
+        """[B, T, W]; documents that share a row do not see each other if the settings say so."""
+        from regard.data.text_batches import documents
+
+        if self.settings.data.documents == "together":
+            return self.model(batch.tokens_BT)
+        return self.model(batch.tokens_BT, *documents(batch.tokens_BT))
+
+    def measure(self, ids: NDArray[Any]) -> dict[str, float]:
+        """Over every token but the first, each row of the context's length by itself.
+
+        loss           mean, in nats per token
+        perplexity     e to that
+        bits_per_byte  all of it in bits, over the bytes that the predicted tokens stand for
+        """
+        from regard.data.text_batches import in_order
+        from regard.training.measure import measure
+
+        measured = measure(self.model, in_order(ids, self._rows, self.context), self.logits, self.hardware)
+        size = int(self.tokenizer.byte_lengths()[ids[1:]].sum())
+        bits = measured.total / math.log(2)
+        return {"loss": measured.loss, "perplexity": measured.perplexity, "bits_per_byte": bits / max(size, 1)}
+
+    def measured_how(self) -> str:
+        return f"every token once, each row of {self.context} by itself"
+
+    def validate(self, step: int) -> dict[str, float]:
+        """Also writes how the model continues the first words of the validation text."""
+        from regard.decoding.generate import generate
+        from regard.data.tokenizers import END
+
+        metrics = super().validate(step)
+        prompt = self.ids.valid[:SAMPLE_PROMPT].astype(int).tolist()
+        settings = self.settings.decoding.model_copy(update={"temperature": 0.8, "max_tokens": SAMPLE_LENGTH})
+        written = generate(
+            self.model,
+            [prompt],
+            settings,
+            context=self.context,
+            end=END,
+            never=self._never(),
+            device=self.hardware.device,
+        )
+        texts = self.tokenizer.decode([prompt, [token.token for token in written]])
+        self.folder.write_text(f"samples/step-{step}.txt", " ⟶ ".join(texts) + "\n")
         return metrics
 
     def next_commands(self) -> list[str]:
@@ -60,60 +169,173 @@ class LanguageTask(RunningTextTask[TextBatch]):
             f"regard evaluate {self.folder.path}",
         ]
 
-    def _sample(self, model: Causal) -> str:
-        """How the model goes on after the first words of the validation text."""
-        prompt = self.data.valid[:32].astype(int).tolist()
-        settings = self.config.decoding.model_copy(update={"temperature": 0.8, "max_tokens": 100})
-        found = generate(
-            model,
-            [prompt],
-            settings,
-            context=self.config.training.row_length,
-            end=END,
-            never=(PAD, START, *self.unseen),
-            device=self.hardware.device,
-        )
-        tokens = [written.token for written in found]
-        return " ⟶ ".join(self.data.tokenizer.decode([prompt, tokens]))
+    def _never(self) -> tuple[int, ...]:
+        """Tokens that are never written; one that training never showed has kept some random probability."""
+        from regard.data.tokenizers import PAD, START
+
+        return (PAD, START, *self.unseen)
+
+    # ------------------------------------------------------------ a loaded run
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] = "",
+        *,
+        samples: int = 1,
+        stop: Sequence[str] = (),
+        seed: int = 1,
+        **decoding: Any,
+    ) -> list[str]:
+        """How each prompt continues, `samples` times each. Keywords override [decoding]: temperature=0.8 …"""
+        prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        texts = [""] * (len(prompts) * samples)
+        for piece in self.generate_pieces(prompts, samples=samples, stop=stop, seed=seed, **decoding):
+            texts[piece.sample] += piece.text
+        return texts
+
+    def generate_pieces(
+        self,
+        prompts: Sequence[str],
+        *,
+        samples: int = 1,
+        stop: Sequence[str] = (),
+        seed: int = 1,
+        top: int = 0,
+        **decoding: Any,
+    ) -> Iterator[Piece]:
+        """The text as it is written, piece by piece. Text number n continues prompt n // samples."""
+        if not 1 <= samples <= MOST_SAMPLES:
+            raise UsageError(
+                f"{samples:,} samples cannot be written.",
+                f"One to {MOST_SAMPLES:,} are written at a time.",
+                "Use --samples 1, or call again with another --seed.",
+            )
+        if seed < 0:
+            raise UsageError(f"The seed {seed} is negative.", "A seed is 0 or more.", "Use --seed 1.")
+        if any(not text for text in stop):
+            raise UsageError("A text to stop at is empty.", "It would stop before the first token.", "Leave it out.")
+        settings = changed(self.settings.decoding, **decoding)
+        encoded = [ids for ids in map(self.encode, prompts) for _ in range(samples)]
+        return self._pieces(encoded, settings, stop, seed, top)
+
+    def _pieces(
+        self, encoded: list[list[int]], settings: GenerationSettings, stop: Sequence[str], seed: int, top: int
+    ) -> Iterator[Piece]:
+        from regard.data.tokenizers import END
+        from regard.decoding.generate import generate
+
+        for first in range(0, len(encoded), ROWS_AT_ONCE):
+            rows = encoded[first : first + ROWS_AT_ONCE]
+            writers = [TextWriter(self.tokenizer, stop) for _ in rows]
+
+            def stopped(row: int, writers: list[TextWriter] = writers) -> bool:
+                return writers[row].stopped
+
+            written = generate(
+                self.model,
+                rows,
+                settings,
+                context=self.context,
+                end=END,
+                never=self._never(),
+                seed=seed,
+                first_row=first,
+                top=top,
+                device=self.hardware.device,
+                finished=stopped,
+            )
+            for each in written:
+                writer = writers[each.row]
+                candidates = [(self.tokenizer.piece(token), p) for token, p in each.candidates]
+                text = writer.end() if each.token == END else writer.add(each.token)
+                token = self.tokenizer.piece(each.token)
+                yield Piece(first + each.row, text, token, each.probability, candidates, writer.stopped)
+            for row, writer in enumerate(writers):
+                if not writer.stopped and (rest := writer.rest()):
+                    yield Piece(first + row, rest, "", 1.0, [], True)
+
+    def encode(self, prompt: str) -> list[int]:
+        """The ids of a prompt; of one longer than the context, the last part. An empty one starts a new document."""
+        from regard.data.tokenizers import END
+
+        ids = self.tokenizer.encode([prompt])[0] if prompt else []
+        if not ids:
+            ids = [END] if self.settings.data.documents == "apart" else self.tokenizer.encode(["\n"])[0]
+        if len(ids) >= self.context:
+            console.warn(
+                f"The prompt has {len(ids):,} tokens, the context {self.context:,}: only the last "
+                f"{self.context - 1:,} are read."
+            )
+            ids = ids[-(self.context - 1) :]
+        return ids
+
+    def distil(self, modes: int) -> float:
+        """From now on decode with each long filter as a sum of `modes` exponentials: the same cost for every token.
+
+        Returns how far the worst layer's filters are off, ‖h − ĥ‖ / ‖h‖.
+        """
+        layers = [module for module in self.model.modules() if hasattr(module, "distil")]
+        most = max((layer.most_modes(self.context) for layer in layers), default=0)
+        if not layers:
+            raise UsageError(
+                f"'{self.folder.path}' cannot be distilled.",
+                f'Its mixer "{self.settings.model.mixer}" has no long filters.',
+                'Give a run with model.mixer = "hyena".',
+            )
+        if not 1 <= modes <= most:
+            raise UsageError(
+                f"'{self.folder.path}' cannot be distilled into {modes} exponentials.",
+                f"Its filters have {self.context:,} taps, which is enough for 1 to {most}.",
+                f"Use --modes {min(16, most)}.",
+            )
+        return max(layer.distil(modes, self.context) for layer in layers)
 
 
-def unseen(ids: NDArray[Any], vocabulary: int) -> list[int]:
-    """The ordinary tokens that do not occur, such as bytes that no character needed."""
-    counts = np.zeros(vocabulary, np.int64)
-    for start in range(0, len(ids), 1 << 24):
-        counts += np.bincount(ids[start : start + (1 << 24)], minlength=vocabulary)
-    return [int(token) for token in np.flatnonzero(counts == 0) if token >= len(SPECIALS)]
+class TextWriter:
+    """Turns tokens into text; a character of several tokens comes out when it is whole.
 
-
-def logits(model: nn.Module, batch: TextBatch, config: Config) -> Tensor:
-    """[B, T, W]; documents that share a row do not see each other if the settings say so."""
-    if config.data.documents == "together":
-        return model(batch.tokens_BT)
-    return model(batch.tokens_BT, *documents(batch.tokens_BT))
-
-
-@torch.inference_mode()
-def measure(
-    model: nn.Module, ids: NDArray[Any], tokenizer: TextTokenizer, config: Config, hardware: Hardware
-) -> dict[str, float]:
-    """Over every token but the first, each row of the context's length on its own.
-
-    loss           mean, in nats a token
-    perplexity     e to that
-    bits_per_byte  all of it in bits, over the bytes that the predicted tokens stand for
+    Where texts to stop at are given, what may be the beginning of one is held back.
     """
-    model.eval()
-    total, targets = 0.0, 0
-    length = config.training.row_length
-    for batch in in_order(ids, max(1, config.training.tokens_per_batch // length), length):
-        on_device = batch.to(hardware.device)
-        with hardware.autocast():
-            total += cross_entropy(logits(model, on_device, config), on_device.labels_BT, ignore=PAD).item()
-        targets += batch.targets
-    size = int(tokenizer.byte_lengths()[np.asarray(ids[1:])].sum())
-    loss = total / max(targets, 1)
-    return {
-        "loss": loss,
-        "perplexity": math.exp(min(loss, 700)),
-        "bits_per_byte": total / math.log(2) / max(size, 1),
-    }
+
+    def __init__(self, tokenizer: TextTokenizer, stop: Sequence[str]):
+        self.tokenizer, self.stop = tokenizer, list(stop)
+        self.tokens: list[int] = []
+        self.shown = ""
+        self.stopped = False
+
+    def add(self, token: int) -> str:
+        """The text that has become certain with this token."""
+        self.tokens.append(token)
+        text = self._text()
+        ends = [at for stop in self.stop if (at := text.find(stop)) >= 0]
+        if ends:
+            self.stopped = True
+            return self._show(text[: min(ends)])
+        return self._show(text[: len(text) - self._uncertain(text)])
+
+    def end(self) -> str:
+        """The model has ended the text: what was held back is certain now."""
+        self.stopped = True
+        return self.rest()
+
+    def rest(self) -> str:
+        return self._show(self._text())
+
+    def _text(self) -> str:
+        return self.tokenizer.decode([self.tokens])[0]
+
+    def _show(self, text: str) -> str:
+        new = text[len(self.shown) :]
+        self.shown = max(self.shown, text, key=len)
+        return new
+
+    def _uncertain(self, text: str) -> int:
+        """How many letters at the end may still change, or begin a text to stop at."""
+        broken = len(text) - len(text.rstrip("\N{REPLACEMENT CHARACTER}"))
+        begun = [
+            size
+            for stop in self.stop
+            for size in range(min(len(stop) - 1, len(text)), 0, -1)
+            if text.endswith(stop[:size])
+        ]
+        return max(broken, *begun, 0) if begun else broken

@@ -1,48 +1,127 @@
-"""The masked-language-model task: from plain text to a model that fills in what is hidden."""
+"""Masked: plain text in, a model that fills in what is hidden out (BERT, RoBERTa)."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from regard.errors import UsageError
+from regard.settings import MaskingSettings, TextModelSettings, TokenModel
+from regard.tasks.running_text import RunningText
+from regard.tasks.task import About
 
-from regard.settings import Config
-from regard.data.masked_batches import MaskedBatch, MaskedStream, Masking, in_order
-from regard.data.text_batches import documents
-from regard.data.tokenizers import END, PAD, START, TextTokenizer
-from regard.hardware import Hardware
-from regard.models.masked import Masked
-from regard.tasks.running_text import RunningTextTask
-from regard.training.folder import RunFolder
-from regard.training.loss import cross_entropy
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from regard.data.masked_batches import MaskedBatch, Masking
+    from regard.models.masked import Masked as MaskedModel
+
+MASK = "[MASK]"
 
 
-class MaskedTask(RunningTextTask[MaskedBatch]):
-    """What the trainer needs to know of masked language models."""
+class MaskedSettings(TextModelSettings):
+    model: TokenModel = TokenModel()
+    masking: MaskingSettings = MaskingSettings()
 
-    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        super().__init__(config, folder, hardware, starts=True)
+    @property
+    def causal(self) -> bool:
+        """Whether a position sees only those before it."""
+        return False
 
-    def make_stream(self) -> MaskedStream:
-        masking = Masking(self.config.masking, self.data.tokenizer.size)
-        length = self.config.training.row_length
-        return MaskedStream(self.data.train, self.rows, length, self.config.seed, masking)
 
-    def build(self) -> Masked:
-        return Masked(self.config.model, vocabulary(self.data.tokenizer))
+@dataclass(frozen=True)
+class Candidate:
+    """A token that may stand at the mask, its probability, and the text with it in place."""
+
+    token: str
+    probability: float
+    text: str
+
+
+class Masked(RunningText[MaskedSettings]):
+    """`regard.load("runs/bert-small").fill("The [MASK] sat.")`"""
+
+    about = About(
+        noun="a masked language model",
+        verb="fill",
+        metrics=("loss", "accuracy"),
+        starter="bert-small",
+        advice="Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU.",
+    )
+    Settings = MaskedSettings
+    document_starts = True
+    starts_from = ("masked", "classify-text")
+
+    model: MaskedModel
+
+    # ------------------------------------------------------------ from data to a model
+
+    def prepare(self) -> None:
+        from regard.data.masked_batches import MaskedStream
+
+        super().prepare()
+        length = self.settings.training.row_length
+        self.stream = MaskedStream(self.ids.train, self._rows, length, self.settings.seed, self.masking)
+
+    def build(self) -> MaskedModel:
+        from regard.models.masked import Masked as MaskedModel
+
+        return MaskedModel(self.settings.model, self._vocabulary)
 
     def architecture(self) -> dict[str, Any]:
-        size = vocabulary(self.data.tokenizer)
-        return {"architecture": "masked", "vocabulary": size, "mask_id": size - 1, "start_id": START, "end_id": END}
+        from regard.data.tokenizers import END, START
 
-    def logits(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
-        return logits(model, batch, self.config)
+        return {
+            "architecture": "masked",
+            "vocabulary": self._vocabulary,
+            "mask_id": self._vocabulary - 1,
+            "start_id": START,
+            "end_id": END,
+        }
 
-    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
-        return measure(model, ids, self.data.tokenizer, self.config, self.hardware)
+    @property
+    def masking(self) -> Masking:
+        from regard.data.masked_batches import Masking
+
+        return Masking(self.settings.masking, self.tokenizer.size)
+
+    @property
+    def _vocabulary(self) -> int:
+        """The tokenizer's entries, and the mask after them."""
+        return self.tokenizer.size + 1
+
+    @property
+    def _rows(self) -> int:
+        return max(1, self.settings.training.tokens_per_batch // self.settings.training.row_length)
+
+    # ------------------------------------------------------------ training and scoring
+
+    def loss(self, batch: MaskedBatch) -> Tensor:
+        from regard.training.loss import training_loss
+
+        training = self.settings.training
+        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
+
+    def logits(self, batch: MaskedBatch) -> Tensor:
+        """[B, M, W]; documents that share a row do not see each other if the settings say so."""
+        from regard.data.text_batches import documents
+
+        if self.settings.data.documents == "together":
+            return self.model(batch.tokens_BT, masked_BM=batch.positions_BM)
+        return self.model(batch.tokens_BT, *documents(batch.tokens_BT), batch.positions_BM)
+
+    def measure(self, ids: NDArray[Any]) -> dict[str, float]:
+        """Loss and perplexity of hidden tokens, and the percentage of them that is guessed first."""
+        from regard.data.masked_batches import in_order
+        from regard.training.measure import measure
+
+        batches = in_order(ids, self._rows, self.settings.training.row_length, self.masking)
+        measured = measure(self.model, batches, self.logits, self.hardware)
+        return {"loss": measured.loss, "perplexity": measured.perplexity, "accuracy": measured.accuracy}
+
+    def measured_how(self) -> str:
+        return f"{self.settings.masking.share:.0%} of the tokens hidden"
 
     def next_commands(self) -> list[str]:
         return [
@@ -50,34 +129,58 @@ class MaskedTask(RunningTextTask[MaskedBatch]):
             f"regard train trec --from {self.folder.path}",
         ]
 
+    # ------------------------------------------------------------ a loaded run
 
-def vocabulary(tokenizer: TextTokenizer) -> int:
-    """The tokenizer's entries, and the mask after them."""
-    return tokenizer.size + 1
+    def fill(self, text: str, top: int = 5) -> list[list[Candidate]]:
+        """For each [MASK] in the text, the likeliest tokens, best first."""
+        import torch
 
+        from regard.data.tokenizers import END, SPECIALS, START
 
-def logits(model: nn.Module, batch: MaskedBatch, config: Config) -> Tensor:
-    """[B, M, W]; documents that share a row do not see each other if the settings say so."""
-    if config.data.documents == "together":
-        return model(batch.tokens_BT, places_BM=batch.places_BM)
-    return model(batch.tokens_BT, *documents(batch.tokens_BT), batch.places_BM)
+        parts = text.split(MASK)
+        if len(parts) < 2:
+            raise UsageError(
+                f"The text has no {MASK}.", f"A token is guessed where {MASK} stands.", f'Write it: "The {MASK} sat."'
+            )
+        if top < 1:
+            raise UsageError(f"{top} candidates cannot be shown.", "At least one is.", "Use --top 5.")
+        ids, masks = [START], []
+        for number, part in enumerate(parts):
+            if number:
+                masks.append(len(ids))
+                ids.append(self._vocabulary - 1)
+            ids += self._encode_part(part, after_mask=number > 0)
+        ids.append(END)
+        context = self.settings.training.row_length
+        if len(ids) > context:
+            raise UsageError(
+                f"The text has {len(ids):,} tokens.", f"The model reads {context:,} at a time.", "Shorten the text."
+            )
+        with torch.inference_mode():
+            tokens_1T, masked_1M = (torch.tensor([row], device=self.hardware.device) for row in (ids, masks))
+            logits_MW = self.model(tokens_1T, masked_BM=masked_1M)[0].float()
+            logits_MW[:, : len(SPECIALS)] = -torch.inf
+            logits_MW[:, self._vocabulary - 1] = -torch.inf
+            p_MK, tokens_MK = logits_MW.softmax(-1).topk(min(top, self.tokenizer.size - len(SPECIALS)))
+        return [
+            [
+                self._candidate(parts, row, token, p)
+                for token, p in zip(tokens_MK[row].tolist(), p_MK[row].tolist(), strict=True)
+            ]
+            for row in range(len(masks))
+        ]
 
+    def _encode_part(self, part: str, after_mask: bool) -> list[int]:
+        """The ids of the text between two masks. A space before a mask belongs to the word that is guessed."""
+        part = part.rstrip()
+        if after_mask and part and not part[0].isspace() and not part[0].isalnum():
+            # A mark right after the mask: not the token with a space before it, that starts a sentence.
+            return self.tokenizer.encode(["a" + part])[0][len(self.tokenizer.encode(["a"])[0]) :]
+        return self.tokenizer.encode([part.strip()])[0] if part.strip() else []
 
-@torch.inference_mode()
-def measure(
-    model: nn.Module, ids: NDArray[Any], tokenizer: TextTokenizer, config: Config, hardware: Hardware
-) -> dict[str, float]:
-    """Loss and perplexity of hidden tokens, and how many per cent of them are guessed at once."""
-    model.eval()
-    total, right, targets = 0.0, 0, 0
-    training = config.training
-    rows = max(1, training.tokens_per_batch // training.row_length)
-    for batch in in_order(ids, rows, training.row_length, Masking(config.masking, tokenizer.size)):
-        on_device = batch.to(hardware.device)
-        with hardware.autocast():
-            found = logits(model, on_device, config)
-        total += cross_entropy(found, on_device.labels_BT, ignore=PAD).item()
-        right += int(((found.argmax(-1) == on_device.labels_BT) & (on_device.labels_BT != PAD)).sum())
-        targets += batch.targets
-    loss = total / max(targets, 1)
-    return {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": 100 * right / max(targets, 1)}
+    def _candidate(self, parts: list[str], number: int, token: int, probability: float) -> Candidate:
+        """The text with this token in place of the mask of that number."""
+        piece = self.tokenizer.piece(token)
+        word = piece.strip() or piece
+        text = MASK.join(parts[: number + 1]) + word + MASK.join(parts[number + 1 :])
+        return Candidate(word, probability, text)

@@ -1,144 +1,114 @@
-"""Running text made ready to train on: read, tokenised, and divided; and what tasks over it share."""
+"""What tasks over running text share: reading, dividing and scoring it."""
 
 from __future__ import annotations
 
-import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Generic
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from numpy.typing import NDArray
-from torch import Tensor, nn
-
-from regard import console
-from regard.settings import Config
-from regard.data.batch import DataState
-from regard.data.shards import cache_folder, tokenise_text
-from regard.data.text import TextSource, not_utf8
-from regard.data.text_batches import AnyBatch, TextStream
-from regard.data.tokenizers import TextTokenizer, train_tokenizer
+from regard.data.text import text_source
 from regard.errors import RegardError
-from regard.hardware import Hardware
-from regard.tasks.common import draw_curves
-from regard.tasks.same_data import remember_data
-from regard.training.folder import RunFolder
-from regard.training.loss import training_loss
+from regard.settings import FileList, RunningTextSettings
+from regard.tasks.task import Task
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from regard.data.running_text import TextSplits
+    from regard.data.tokenizers import TextTokenizer
+    from regard.evaluation.metrics import Evaluation
+
+T = TypeVar("T", bound=RunningTextSettings)
 
 
-@dataclass(frozen=True)
-class PreparedText:
+class RunningText(Task[T]):
+    """A task that reads one long text, or documents one after the other."""
+
+    document_starts: ClassVar[bool] = False  # whether documents begin with <start>
+    # In single sentences a word is the same token wherever it stands; a model of running text takes it as it is.
+    sentences: ClassVar[bool] = True
+    handed_on = ("tokenizer.json",)
+
     tokenizer: TextTokenizer
-    train: NDArray[Any]
-    valid: NDArray[Any]
-    test: NDArray[Any]
+    ids: TextSplits
 
-    @property
-    def held_out(self) -> NDArray[Any]:
-        """What the final figures are measured on: the test, or where there is none, the validation text."""
-        return self.test if len(self.test) else self.valid
+    @classmethod
+    def check_files(cls, settings: T) -> None:
+        for listed in (settings.data.text, settings.data.valid, settings.data.test):
+            if listed or listed is settings.data.text:
+                text_source(listed, settings.data)
 
+    @classmethod
+    def examine(cls, settings: T) -> tuple[dict[str, Any], list[str]]:
+        from regard.data.running_text import divide_text, learn_text_tokenizer
+        from regard.data.survey import survey_text
 
-def prepare(config: Config, folder: RunFolder, starts: bool = False) -> PreparedText:
-    """Read the text, learn the tokenizer where the run has none yet, and divide.
+        text = text_source(settings.data.text, settings.data)
+        tokenizer = learn_text_tokenizer(text, settings.tokenizer, cls.sentences)
+        splits = divide_text(text, settings.data, tokenizer, cls.document_starts)
+        return survey_text(text, splits, tokenizer.size, getattr(settings.training, "row_length", 0))
 
-    With `starts`, every document begins with <start>.
-    """
-    text = TextSource.of(config.data.text, config.data)
-    remember_data(folder, fingerprints(config, text))
-    path = folder.path / "tokenizer.json"
-    if path.exists():
-        tokenizer = TextTokenizer.load(path)
-    else:
-        tokenizer = learn_tokenizer(config, text)
-        folder.write_text("tokenizer.json", tokenizer.to_json())
-    data = divide(config, text, tokenizer, starts)
-    if not len(data.train) and not len(data.valid):
-        raise RegardError(
-            "The text is empty.",
-            f"Nothing stands in {', '.join(str(path) for path in text.paths[:3])}.",
-            "Check the files that data.text names.",
-        )
-    if len(data.valid) < 2:
-        raise RegardError(
-            "There is no text to validate on.",
-            f"data.held_out = {config.data.held_out} of {len(data.train):,} tokens is nothing.",
-            "Add text, raise data.held_out, or name a file in data.valid.",
-        )
-    return data
+    def prepare(self) -> None:
+        from regard.data.running_text import learn_text_tokenizer, must_have_text, text_fingerprints
 
+        data = self.settings.data
+        text = text_source(data.text, data)
+        self.remember_data(text_fingerprints(data))
+        if not (self.folder.path / "tokenizer.json").exists():
+            tokenizer = learn_text_tokenizer(text, self.settings.tokenizer, self.sentences)
+            self.folder.write_text("tokenizer.json", tokenizer.to_json())
+        RunningText.restore(self)
+        self.ids = self._divided()
+        must_have_text(self.ids, text, data)
 
-def fingerprints(config: Config, text: TextSource) -> dict[str, str]:
-    """Of the files of each split; those that are the last parts of the text change with it."""
-    listed = {name: getattr(config.data, name) for name in ("valid", "test")}
-    held_out = {name: TextSource.of(names, config.data) if names else text for name, names in listed.items()}
-    return {name: source.fingerprint for name, source in ({"train": text} | held_out).items()}
+    def _divided(self) -> TextSplits:
+        from regard.data.running_text import divide_text
 
+        data = self.settings.data
+        return divide_text(text_source(data.text, data), data, self.tokenizer, self.document_starts)
 
-def learn_tokenizer(config: Config, text: TextSource) -> TextTokenizer:
-    def pieces() -> Iterator[str]:
-        for piece, _ in itertools.islice(text.pieces(), config.tokenizer.sample_lines):
-            try:
-                yield piece.decode()
-            except UnicodeDecodeError as error:
-                raise not_utf8(text, piece, error) from None
+    def restore(self) -> None:
+        from regard.data.tokenizers import TextTokenizer
 
-    # Single words and documents are looked at apart, so that a word is the same token wherever it stands.
-    return train_tokenizer(pieces(), config.tokenizer, sentences=config.task != "language")
+        self.tokenizer = TextTokenizer.load(self.folder.path / "tokenizer.json")
 
-
-def divide(config: Config, text: TextSource, tokenizer: TextTokenizer, starts: bool = False) -> PreparedText:
-    """Train, valid and test: the files named, or else the last parts of the text, in this order."""
-    cache, data = cache_folder(config.data.cache), config.data
-    with console.progress(0, "tokenising"):
-        ids = tokenise_text(text, tokenizer, cache, starts)
-    parts = {}
-    for name, share in (("test", data.held_out_test), ("valid", data.held_out)):
-        listed = getattr(data, name)
-        if listed:
-            parts[name] = tokenise_text(TextSource.of(listed, data), tokenizer, cache, starts)
-        else:
-            cut = len(ids) - int(len(ids) * share)
-            ids, parts[name] = ids[:cut], ids[cut:]
-    return PreparedText(tokenizer, ids, parts["valid"], parts["test"])
-
-
-class RunningTextTask(ABC, Generic[AnyBatch]):
-    """What language models and masked language models have in common."""
-
-    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware, starts: bool):
-        self.config, self.folder, self.hardware = config, folder, hardware
-        self.data = prepare(config, folder, starts)
-        self.rows = config.training.tokens_per_batch // config.training.row_length
-        self.stream = self.make_stream()
+    def describe(self) -> str:
+        return f"{len(self.ids.train):,} tokens · vocabulary {self.tokenizer.size:,}"
 
     @abstractmethod
-    def make_stream(self) -> TextStream[AnyBatch]: ...
+    def measure(self, ids: NDArray[Any]) -> dict[str, float]:
+        """The metrics of a text."""
 
     @abstractmethod
-    def logits(self, model: nn.Module, batch: AnyBatch) -> Tensor: ...
+    def measured_how(self) -> str:
+        """What the metrics are of, in words."""
 
-    @abstractmethod
-    def measure(self, model: nn.Module, ids: NDArray[Any]) -> dict[str, float]:
-        """The figures of a text."""
+    def validate(self, step: int) -> dict[str, float]:
+        return self.measure(self.ids.valid)
 
-    def size(self) -> str:
-        return f"{len(self.data.train):,} tokens · vocabulary {self.data.tokenizer.size:,}"
+    def test(self) -> dict[str, float]:
+        return self.measure(self.ids.held_out)
 
-    def batches(self, state: DataState) -> Iterator[tuple[AnyBatch, DataState]]:
-        return self.stream.batches(state)
+    def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
+        from regard.evaluation.metrics import Evaluation, Score
 
-    def loss(self, model: nn.Module, batch: AnyBatch) -> Tensor:
-        settings = self.config.training
-        return training_loss(
-            lambda rows: self.logits(model, rows), batch, settings.label_smoothing, settings.consistency
-        )
+        ids, what = self._held_out(files, split)
+        if len(ids) < 2:
+            raise RegardError("There is nothing to score.", f"The {what} text is empty.", "Name another file.")
+        signature = f"{what} · {self.measured_how()}"
+        scores = [Score(name, value, None, signature) for name, value in self.measure(ids).items()]
+        return Evaluation(scores, len(ids), "tokens")
 
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        return self.measure(model, self.data.valid)
+    def _held_out(self, files: FileList | None, split: str) -> tuple[NDArray[Any], str]:
+        from regard.data.cache import cache_folder
+        from regard.data.running_text import text_fingerprints
+        from regard.data.tokenised import tokenise_text
 
-    def test(self, model: nn.Module) -> dict[str, float]:
-        return self.measure(model, self.data.held_out)
-
-    def draw(self) -> None:
-        draw_curves(self.folder)
+        data = self.settings.data
+        if files:
+            names = [name for item in files for name in ([item] if isinstance(item, str) else item)]
+            source = text_source(names, data.model_copy(update={"root": "."}))
+            ids = tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.document_starts)
+            return ids, ", ".join(names)
+        self.notice_change(text_fingerprints(data), split)
+        ids = self._divided()
+        return (ids.valid, "valid") if split == "valid" or not len(ids.test) else (ids.test, "test")

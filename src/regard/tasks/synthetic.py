@@ -1,130 +1,175 @@
-"""The synthetic task: a causal model learns made-up sequences, to see what its mixer can remember."""
+"""Synthetic: a causal model learns made-up sequences, to see what its mixer can remember."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor, nn
+from regard.settings import CausalModel, FileList, NetworkSettings, SyntheticSettings, TokenTraining
+from regard.tasks.task import About, Task, must_have_no_files
 
-from regard.settings import Config, SyntheticSettings
-from regard.data.batch import DataState
-from regard.data.synthetic import SyntheticStream, chance, held_out, spell, vocabulary_size
-from regard.data.text_batches import TextBatch
-from regard.hardware import Hardware
-from regard.models.causal import Causal
-from regard.tasks.common import draw_curves
-from regard.training.folder import RunFolder
-from regard.training.loss import cross_entropy, training_loss
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-SHOWN = 5  # sequences in a sample
+    from torch import Tensor
+
+    from regard.data.text_batches import TextBatch
+    from regard.evaluation.metrics import Evaluation
+    from regard.models.causal import Causal
+    from regard.settings import Problem
+    from regard.training.measure import Measured
+
+SAMPLES = 5  # sequences shown at each validation
 
 
-class SyntheticTask:
-    """What the trainer needs to know of made-up sequences."""
+class SyntheticTaskSettings(NetworkSettings):
+    SELECT: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
 
-    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        self.config, self.folder, self.hardware = config, folder, hardware
-        self.settings = config.synthetic
-        self.stream = SyntheticStream(self.settings, rows(config), config.seed)
-        self.valid = held_out(self.settings, "valid")
+    synthetic: SyntheticSettings = SyntheticSettings()
+    model: CausalModel = CausalModel()
+    training: TokenTraining = TokenTraining()
+
+    @property
+    def row(self) -> tuple[str, int]:
+        return "synthetic.length", self.synthetic.length
+
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        yield from self.training.check_rows(*self.row)
+
+
+class Synthetic(Task[SyntheticTaskSettings]):
+    """`regard.load("runs/recall").evaluate().metrics["accuracy"]`"""
+
+    about = About(
+        noun="a model of made-up sequences",
+        verb="evaluate",
+        metrics=("accuracy", "loss"),
+        starter="recall",
+        advice="Edit [synthetic] and model.mixer; no files are needed.",
+    )
+    Settings = SyntheticTaskSettings
+
+    model: Causal
+
+    # ------------------------------------------------------------ from data to a model
+
+    @classmethod
+    def examine(cls, settings: SyntheticTaskSettings) -> tuple[dict[str, Any], list[str]]:
+        return settings.synthetic.model_dump(), ["There are no files to check: sequences are made up."]
+
+    def prepare(self) -> None:
+        from regard.data.synthetic import SyntheticStream
+
+        self.stream = SyntheticStream(self.settings.synthetic, self._rows, self.settings.seed)
+
+    def restore(self) -> None:
+        """Nothing is needed but the settings."""
+
+    @property
+    def _rows(self) -> int:
+        return self.settings.training.tokens_per_batch // self.settings.synthetic.length
 
     def build(self) -> Causal:
-        return Causal(self.config.model, vocabulary_size(self.settings))
+        from regard.data.synthetic import vocabulary_size
+        from regard.models.causal import Causal
+
+        return Causal(self.settings.model, vocabulary_size(self.settings.synthetic))
 
     def architecture(self) -> dict[str, Any]:
+        from regard.data.synthetic import vocabulary_size
+
         return {
             "architecture": "causal",
-            "vocabulary": vocabulary_size(self.settings),
-            "synthetic": self.settings.model_dump(),
+            "vocabulary": vocabulary_size(self.settings.synthetic),
+            "synthetic": self.settings.synthetic.model_dump(),
         }
 
-    def size(self) -> str:
-        settings = self.settings
+    def describe(self) -> str:
+        from regard.data.synthetic import chance
+
+        settings = self.settings.synthetic
         return (
             f"{settings.kind} · {settings.vocabulary} symbols · sequences of {settings.length:,} tokens · "
             f"chance {chance(settings):.3g} %"
         )
 
-    def batches(self, state: DataState) -> Iterator[tuple[TextBatch, DataState]]:
-        return self.stream.batches(state)
+    # ------------------------------------------------------------ training and scoring
 
-    def loss(self, model: nn.Module, batch: TextBatch) -> Tensor:
-        settings = self.config.training
-        return training_loss(lambda part: model(part.tokens_BT), batch, settings.label_smoothing, settings.consistency)
+    def loss(self, batch: TextBatch) -> Tensor:
+        from regard.training.loss import training_loss
 
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        loss, guesses_BT = read(model, self.valid, rows(self.config), self.hardware)
-        self.folder.write_text(f"samples/step-{step}.txt", sample(self.settings, self.valid, guesses_BT))
-        return figures(loss, guesses_BT, self.valid)
+        training = self.settings.training
+        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
 
-    def test(self, model: nn.Module) -> dict[str, float]:
-        return measure(model, held_out(self.settings, "test"), self.config, self.hardware)
+    def logits(self, batch: TextBatch) -> Tensor:
+        return self.model(batch.tokens_BT)
 
-    def draw(self) -> None:
-        draw_curves(self.folder)
+    def validate(self, step: int) -> dict[str, float]:
+        self.folder.write_text(f"samples/step-{step}.txt", self._sample())
+        return _metrics(self._measure("valid"))
+
+    def test(self) -> dict[str, float]:
+        return _metrics(self._measure("test"))
+
+    def _measure(self, split: str) -> Measured:
+        from regard.data.synthetic import held_out
+        from regard.training.measure import measure
+
+        batch = held_out(self.settings.synthetic, split)
+        return measure(self.model, batch.split(-(-len(batch.labels) // self._rows)), self.logits, self.hardware)
+
+    def _sample(self) -> str:
+        """The first few sequences: what was read, what was expected, and what came."""
+        import torch
+
+        from regard.data.synthetic import held_out, spell
+
+        settings = self.settings.synthetic
+        batch = held_out(settings, "valid").first(SAMPLES)
+        with torch.inference_mode(), self.hardware.autocast():
+            guesses_BT = self.logits(batch.to(self.hardware.device)).argmax(-1).cpu()
+
+        def words(tokens: Tensor) -> str:
+            return " ".join(spell(settings, token) for token in tokens.tolist())
+
+        blocks = []
+        for tokens_T, labels_T, guesses_T in zip(batch.tokens_BT, batch.labels, guesses_BT, strict=True):
+            asked_T = labels_T != batch.nothing
+            blocks.append(
+                f"read      {words(tokens_T)}\n"
+                f"expected  {words(labels_T[asked_T])}\n"
+                f"came      {words(guesses_T[asked_T])}\n"
+            )
+        return "\n".join(blocks)
+
+    def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
+        """Score the sequences that are held out for it: the same every time, and for every seed."""
+        from regard.data.synthetic import chance
+        from regard.evaluation.metrics import Evaluation, Score
+
+        must_have_no_files(
+            files, "A model of made-up sequences reads no files.", "It is scored on sequences that are made for it."
+        )
+        settings, measured = self.settings.synthetic, self._measure(split)
+        level = chance(settings)
+        signatures = {
+            "loss": f"{split} · nats per label, over {measured.targets:,} labels",
+            "accuracy": f"{split} · % of the labels; chance: {level:.2f}",
+            "whole": f"{split} · % of the sequences with every label right",
+        }
+        scores = [Score(name, value, None, signatures[name]) for name, value in _metrics(measured).items()]
+        details = {"chance": level, "kind": settings.kind, "length": settings.length, "vocabulary": settings.vocabulary}
+        return Evaluation(scores, settings.test_sequences, "sequences", details=details)
 
     def next_commands(self) -> list[str]:
-        return [
-            f"regard evaluate {self.folder.path}",
-            f"regard train {self.folder.path} seed={self.config.seed + 1} --out {self.folder.path}-again",
-        ]
+        path = self.folder.path
+        return [f"regard evaluate {path}", f"regard train {path} seed={self.settings.seed + 1} --out {path}-again"]
 
 
-def rows(config: Config) -> int:
-    """Sequences in a batch."""
-    return config.training.tokens_per_batch // config.synthetic.length
-
-
-def measure(model: nn.Module, batch: TextBatch, config: Config, hardware: Hardware) -> dict[str, float]:
-    """The figures of held-out sequences."""
-    return figures(*read(model, batch, rows(config), hardware), batch)
-
-
-@torch.inference_mode()
-def read(model: nn.Module, batch: TextBatch, at_once: int, hardware: Hardware) -> tuple[float, Tensor]:
-    """The loss, summed, and the token that the model expects after each: [B, T]."""
-    model.eval()
-    total, guesses = 0.0, []
-    for part in batch.split(-(-len(batch.labels_BT) // at_once)):
-        on_device = part.to(hardware.device)
-        with hardware.autocast():
-            logits_BTW = model(on_device.tokens_BT)
-        total += cross_entropy(logits_BTW, on_device.labels_BT, ignore=batch.nothing).item()
-        guesses.append(logits_BTW.argmax(-1).cpu())
-    return total, torch.cat(guesses)
-
-
-def figures(loss: float, guesses_BT: Tensor, batch: TextBatch) -> dict[str, float]:
+def _metrics(measured: Measured) -> dict[str, float]:
     """
-    loss      mean, in nats a label
-    accuracy  percent of the labels that are guessed
-    whole     percent of the sequences of which every label is: those that would be written without a mistake
+    loss      mean, in nats per label
+    accuracy  percentage of the labels that are guessed
+    whole     percentage of the sequences of which every label is: those that would be written without a mistake
     """
-    asked_BT = batch.labels_BT != batch.nothing
-    wrong_BT = asked_BT & (guesses_BT != batch.labels_BT)
-    return {
-        "loss": loss / batch.targets,
-        "accuracy": 100 * (1 - int(wrong_BT.sum()) / batch.targets),
-        "whole": 100 * (1 - int(wrong_BT.any(1).sum()) / len(wrong_BT)),
-    }
-
-
-def sample(settings: SyntheticSettings, batch: TextBatch, guesses_BT: Tensor) -> str:
-    """The first few sequences: what was read, what was expected, and what came."""
-
-    def words(tokens: Tensor) -> str:
-        return " ".join(spell(settings, token) for token in tokens.tolist())
-
-    blocks = []
-    for tokens_T, labels_T, guesses_T in zip(
-        batch.tokens_BT[:SHOWN], batch.labels_BT[:SHOWN], guesses_BT[:SHOWN], strict=True
-    ):
-        asked_T = labels_T != batch.nothing
-        blocks.append(
-            f"read      {words(tokens_T)}\n"
-            f"expected  {words(labels_T[asked_T])}\n"
-            f"came      {words(guesses_T[asked_T])}\n"
-        )
-    return "\n".join(blocks)
+    return {"loss": measured.loss, "accuracy": measured.accuracy, "whole": measured.whole}

@@ -1,53 +1,342 @@
-"""The translation task: from a recipe to a trained, scored translator in a run folder."""
+"""Translate: sentence pairs in, a translator out."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import console
-from regard.settings import Config, ModelSettings
-from regard.data.batch import DataState
-from regard.data.bpe_dropout import BpeDropout
-from regard.data.pair_batches import PairBatch, PairStream, Rectangle, in_order
-from regard.data.pairs import Pair, PairSource, not_empty, splits
-from regard.data.shards import PairShards, cache_folder, tokenise
-from regard.data.tokenizers import END, PAD, START, TextTokenizer, train_tokenizer
-from regard.decoding.translate import Translator
+from regard.data.pairs import Pair, PairSource, not_empty, pair_source, pair_splits
 from regard.errors import RegardError
-from regard.evaluation.metrics import bleu, translation_scores
-from regard.hardware import Hardware
-from regard.models.seq2seq import Seq2Seq
-from regard.tasks.common import draw_curves
-from regard.tasks.same_data import remember_data
-from regard.training.folder import RunFolder
-from regard.training.loss import cross_entropy, training_loss
+from regard.recipes import changed
+from regard.settings import (
+    BeamSettings,
+    FileList,
+    PairData,
+    PairTokenizerSettings,
+    Problem,
+    SentenceSettings,
+    TranslationModel,
+    TranslationTraining,
+)
+from regard.tasks.task import About, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.data.pair_batches import PairBatch
+    from regard.data.tokenised import TokenisedPairs
+    from regard.data.tokenizers import TextTokenizer
+    from regard.decoding.translate import Translation, Translator
+    from regard.evaluation.metrics import Evaluation, Score
+    from regard.explain.translation import TracedTranslation
+    from regard.models.seq2seq import Seq2Seq
+    from regard.training.folder import RunFolder
 
 MOST_VALIDATION_SENTENCES = 2000  # translated at each validation; the loss is over all of them
+SAMPLES = 5  # sentences shown at each validation
+
+
+class TranslateSettings(SentenceSettings):
+    SELECT: ClassVar[tuple[str, ...]] = ("loss", "bleu")
+
+    data: PairData = PairData()
+    tokenizer: PairTokenizerSettings = PairTokenizerSettings()
+    model: TranslationModel = TranslationModel()
+    training: TranslationTraining = TranslationTraining()
+    decoding: BeamSettings = BeamSettings()
+
+    def check(self) -> Iterator[Problem]:
+        yield from super().check()
+        if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
+            yield Problem(
+                'model.tie_embeddings = "all" needs tokenizer.joint = true', 'set that, or use "target" instead of "all"'
+            )
+        if self.training.select == "bleu" and not self.training.validate_bleu:
+            yield Problem('training.select = "bleu" needs training.validate_bleu = true', "set that")
+
+
+class Translate(Task[TranslateSettings]):
+    """`regard.load("runs/demo").translate(["The dog sleeps."])`"""
+
+    about = About(
+        noun="a translator",
+        verb="translate",
+        metrics=("bleu", "chrf"),
+        starter="starter",
+        advice="Edit data.train; the rest works as it is for some 10,000 to 1,000,000 pairs.",
+    )
+    Settings = TranslateSettings
+
+    model: Seq2Seq
+    tokenizers: Tokenizers
+
+    # ------------------------------------------------------------ from data to a model
+
+    @classmethod
+    def check_files(cls, settings: TranslateSettings) -> None:
+        pair_splits(settings.data)
+
+    @classmethod
+    def examine(cls, settings: TranslateSettings) -> tuple[dict[str, Any], list[str]]:
+        from regard.data.survey import survey_pairs
+
+        sources = pair_splits(settings.data)
+        tokenizers = learn_tokenizers(settings.tokenizer, sources["train"])
+        return survey_pairs(sources, tokenizers.both, settings.data.max_length)
+
+    def prepare(self) -> None:
+        from regard.data.bpe_dropout import BpeDropout
+        from regard.data.pair_batches import PairStream, Rectangle
+
+        data, training = self.settings.data, self.settings.training
+        self.sources = pair_splits(data)
+        self.remember_data({name: source.fingerprint for name, source in self.sources.items()})
+        if not Tokenizers.are_in(self.folder):
+            learn_tokenizers(self.settings.tokenizer, self.sources["train"]).save(self.folder)
+        self.restore()
+        self.pairs = self._tokenised()
+        self.rectangle = Rectangle.fitting(
+            self.pairs["train"],
+            training.tokens_per_batch,
+            training.row_length,
+            data.max_length,
+            apart=not self.settings.packed,
+        )
+        dropout = None
+        if chance := self.settings.tokenizer.dropout:
+            cutters = {
+                id(tokenizer): BpeDropout(tokenizer, chance, self.settings.seed) for tokenizer in self.tokenizers.both
+            }
+            dropout = (cutters[id(self.tokenizers.source)], cutters[id(self.tokenizers.target)])
+        stream = PairStream(self.pairs["train"], self.rectangle, self.settings.seed, data.max_length, dropout)
+        if stream.too_long:
+            console.warn(
+                f"{stream.too_long:,} of {len(self.pairs['train']):,} pairs are longer than "
+                f"data.max_length = {data.max_length} tokens and are left out of training."
+            )
+        self.stream = stream
+
+    def _tokenised(self) -> dict[str, TokenisedPairs]:
+        """All splits, the test too: a mistake in it must not be found after the training."""
+        from regard.data.cache import cache_folder
+        from regard.data.tokenised import tokenise_pairs
+
+        cache = cache_folder(self.settings.data.cache)
+        with console.progress(0, "tokenising") as show:
+            pairs = {
+                name: tokenise_pairs(source, self.tokenizers.both, cache, lambda done: show(done, "pairs"))
+                for name, source in self.sources.items()
+            }
+        for name, words in {"train": "training", "valid": "validation", "test": "test"}.items():
+            if not len(pairs[name]):
+                raise RegardError(
+                    f"The {words} data is empty.",
+                    "No pair with text on both sides is left for it.",
+                    "Check the files named in [data]; with few pairs, name files for it or raise data.held_out.",
+                )
+        return pairs
+
+    def restore(self) -> None:
+        self.tokenizers = Tokenizers.load(self.folder)
+
+    def build(self) -> Seq2Seq:
+        from regard.models.seq2seq import Seq2Seq
+
+        return Seq2Seq(self.settings.model, self.tokenizers.source.size, self.tokenizers.target.size)
+
+    def architecture(self) -> dict[str, Any]:
+        from regard.data.tokenizers import END, PAD, START
+
+        return {
+            "architecture": "seq2seq",
+            "source_vocabulary": self.tokenizers.source.size,
+            "target_vocabulary": self.tokenizers.target.size,
+            "pad_id": PAD,
+            "start_id": START,
+            "end_id": END,
+        }
+
+    def describe(self) -> str:
+        return f"{len(self.pairs['train']):,} pairs · vocabulary {self.tokenizers.target.size:,}"
+
+    # ------------------------------------------------------------ training and scoring
+
+    def loss(self, batch: PairBatch) -> Tensor:
+        from regard.training.loss import training_loss
+
+        training = self.settings.training
+        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
+
+    def logits(self, batch: PairBatch) -> Tensor:
+        """Of the next token at every target position: [B, T, W]."""
+        logits: Tensor = self.model(
+            batch.source_BS,
+            batch.source_segments_BS,
+            batch.source_positions_BS,
+            batch.target_BT,
+            batch.target_segments_BT,
+            batch.target_positions_BT,
+        )
+        return logits
+
+    def validate(self, step: int) -> dict[str, float]:
+        from regard.evaluation.metrics import bleu
+
+        bleu_too = self.settings.training.validate_bleu
+        most = MOST_VALIDATION_SENTENCES if bleu_too else SAMPLES
+        pairs = list(itertools.islice(not_empty(self.sources["valid"]), most))
+        # A model that has run away may write nothing.
+        outputs = [
+            best[0].text if best else ""
+            for best in self.translator(beam=1).translate([source for source, _ in pairs])
+        ]
+        shown = zip(pairs[:SAMPLES], outputs, strict=False)
+        blocks = [f"source       {s}\nreference    {t}\ntranslation  {output}\n" for (s, t), output in shown]
+        self.folder.write_text(f"samples/step-{step}.txt", "\n".join(blocks))
+        metrics = self._loss_on("valid")
+        return metrics | ({"bleu": bleu(outputs, [target for _, target in pairs])} if bleu_too else {})
+
+    def test(self) -> dict[str, float]:
+        _, scores = self._translate_and_score(list(not_empty(self.sources["test"])), self.translator())
+        return self._loss_on("test") | {score.name: score.value for score in scores}
+
+    def _loss_on(self, split: str) -> dict[str, float]:
+        """Mean loss (nats per token) and perplexity over all pairs."""
+        from regard.data.pair_batches import in_order
+        from regard.training.measure import measure
+
+        measured = measure(self.model, in_order(self.pairs[split], self.rectangle), self.logits, self.hardware)
+        return {"loss": measured.loss, "perplexity": measured.perplexity}
+
+    def _translate_and_score(self, pairs: list[Pair], translator: Translator) -> tuple[list[str], list[Score]]:
+        """The best translation of each source, and the scores of all against their references."""
+        from regard.evaluation.metrics import translation_scores
+
+        with console.progress(len(pairs), "translating") as show:
+            best = translator.translate([source for source, _ in pairs], progress=lambda done: show(done, ""))
+        outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in best]
+        return outputs, translation_scores(outputs, [target for _, target in pairs])
+
+    def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
+        """Translate held-out pairs and score them. Options are of [decoding]."""
+        from regard.evaluation.metrics import Evaluation
+
+        if files:
+            source = pair_source(files, self.settings.data)
+        else:
+            source = pair_splits(self.settings.data)[split]
+            self.notice_change({split: source.fingerprint}, split)
+        pairs = list(not_empty(source))
+        if not pairs:
+            raise RegardError(
+                "There is nothing to score.",
+                f"The {split} data has no pair with text on both sides.",
+                "Name other files.",
+            )
+        translations, scores = self._translate_and_score(pairs, self.translator(**options))
+        return Evaluation(scores, len(pairs), "sentences", outputs=translations)
+
+    def next_commands(self) -> list[str]:
+        commands = [
+            f'echo "A sentence." | regard translate {self.folder.path}',
+            f"regard evaluate {self.folder.path}",
+        ]
+        if self.settings.model.cross != "none":  # else there is nothing to see
+            commands.append(f'regard explain {self.folder.path} "A sentence." -o attention.png')
+        return commands
+
+    # ------------------------------------------------------------ a loaded run
+
+    def translate(
+        self,
+        sentences: Sequence[str] | str,
+        *,
+        prefixes: Sequence[str] | None = None,
+        seed: int = 1,
+        **decoding: Any,
+    ) -> list[str]:
+        """The best translation of each sentence. Keywords override [decoding]: beam=1, temperature=0.8 …"""
+        sentences = [sentences] if isinstance(sentences, str) else sentences
+        every = self.translations(sentences, prefixes=prefixes, seed=seed, **decoding)
+        return [hypotheses[0].text for hypotheses in every]
+
+    def translations(
+        self,
+        sentences: Sequence[str],
+        *,
+        prefixes: Sequence[str] | None = None,
+        seed: int = 1,
+        first_row: int = 0,
+        **decoding: Any,
+    ) -> list[list[Translation]]:
+        """All hypotheses of each sentence with their scores, best first."""
+        return self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed, first_row=first_row)
+
+    def translator(self, **decoding: Any) -> Translator:
+        from regard.decoding.translate import Translator
+
+        settings, model = changed(self.settings.decoding, **decoding), self.settings.model
+        longest = model.part("positions").most_positions(model)
+        source, target = self.tokenizers.both
+        return Translator(self.model, source, target, settings, longest, self.hardware.device)
+
+    def traced(self, text: str, target: str = "") -> TracedTranslation:
+        """What the model computed for a sentence and its best translation, or the one given."""
+        from regard.explain.translation import trace_translation
+
+        translator = self.translator()
+        ids = self.tokenizers.target.encode([target])[0] if target else translator.translate([text])[0][0].tokens
+        return trace_translation(self.model, translator.encode(text), ids, self.tokenizers.both, self.hardware.device)
+
+    def explain(self, text: str, output: Path, what: str, target: str = "") -> dict[str, Any]:
+        """Draw cross-attention of every layer and head, or an alignment, or the positions that are added."""
+        from regard.explain.positions import draw_positions
+        from regard.explain.translation import draw_alignment, draw_attention
+
+        if what == "positions":
+            positions, model = self.model.source_embedding.positions, self.settings.model
+            count = draw_positions(positions, model.positions, model.max_positions, self.hardware.device, output)
+            return {"positions": model.positions, "shown": count}
+        if self.settings.model.cross == "none":
+            raise RegardError(
+                "This translator looks at nothing while it writes.",
+                'It has cross = "none": only the last state of the encoder passes.',
+                "Choose a run with another cross.",
+            )
+        traced = self.traced(text, target)
+        draw_alignment(traced, output) if what == "alignment" else draw_attention(traced, output)
+        return {"source": text, "translation": traced.text}
+
+
+# ---------------------------------------------------------------- tokenizers
 
 
 @dataclass(frozen=True)
 class Tokenizers:
+    """One for both languages, or one for each."""
+
     source: TextTokenizer
     target: TextTokenizer
 
+    @staticmethod
+    def are_in(folder: RunFolder) -> bool:
+        names = {path.name for path in folder.path.glob("*tokenizer.json")}
+        return "tokenizer.json" in names or {"source_tokenizer.json", "target_tokenizer.json"} <= names
+
     @classmethod
-    def load(cls, folder: Path) -> Tokenizers | None:
-        joint = folder / "tokenizer.json"
+    def load(cls, folder: RunFolder) -> Tokenizers:
+        from regard.data.tokenizers import TextTokenizer
+
+        joint = folder.path / "tokenizer.json"
         if joint.exists():
             tokenizer = TextTokenizer.load(joint)
             return cls(tokenizer, tokenizer)
-        source, target = folder / "source_tokenizer.json", folder / "target_tokenizer.json"
-        if source.exists() and target.exists():
-            return cls(TextTokenizer.load(source), TextTokenizer.load(target))
-        return None
+        source, target = (TextTokenizer.load(folder.path / f"{side}_tokenizer.json") for side in ("source", "target"))
+        return cls(source, target)
 
     def save(self, folder: RunFolder) -> None:
         if self.source is self.target:
@@ -56,49 +345,13 @@ class Tokenizers:
             folder.write_text("source_tokenizer.json", self.source.to_json())
             folder.write_text("target_tokenizer.json", self.target.to_json())
 
+    @property
     def both(self) -> tuple[TextTokenizer, TextTokenizer]:
         return self.source, self.target
 
 
-@dataclass(frozen=True)
-class PreparedPairs:
-    """The data of a run, ready to train on."""
-
-    tokenizers: Tokenizers
-    train: PairShards
-    valid: PairShards
-    valid_text: list[Pair]
-    test: PairShards
-    test_text: list[Pair]
-
-
-def prepare(config: Config, folder: RunFolder) -> PreparedPairs:
-    """Read and check all data; learn the tokenizers where the run has none yet."""
-    sources = splits(config.data)
-    remember_data(folder, {name: source.fingerprint for name, source in sources.items()})
-    tokenizers = Tokenizers.load(folder.path)
-    if tokenizers is None:
-        tokenizers = learn_tokenizers(config, sources["train"])
-        tokenizers.save(folder)
-    cache = cache_folder(config.data.cache)
-    with console.progress(0, "tokenising") as show:
-        train = tokenise(sources["train"], tokenizers.both(), cache, lambda done: show(done, "pairs"))
-    valid = tokenise(sources["valid"], tokenizers.both(), cache)
-    # Read now, though it is needed only at the end: a mistake in it must not be found after the training.
-    test = tokenise(sources["test"], tokenizers.both(), cache)
-    for name, count in {"training": len(train), "validation": len(valid), "test": len(test)}.items():
-        if not count:
-            raise RegardError(
-                f"The {name} data is empty.",
-                "No pair with text on both sides is left for it.",
-                "Check the files named in [data]; with few pairs, name files for it or raise data.held_out.",
-            )
-    valid_text = list(itertools.islice(not_empty(sources["valid"]), MOST_VALIDATION_SENTENCES))
-    return PreparedPairs(tokenizers, train, valid, valid_text, test, list(not_empty(sources["test"])))
-
-
-def learn_tokenizers(config: Config, pairs: PairSource) -> Tokenizers:
-    settings = config.tokenizer
+def learn_tokenizers(settings: PairTokenizerSettings, pairs: PairSource) -> Tokenizers:
+    from regard.data.tokenizers import train_tokenizer
 
     def texts(*sides: int) -> Iterator[str]:
         for pair in itertools.islice(not_empty(pairs), settings.sample_lines):
@@ -111,134 +364,3 @@ def learn_tokenizers(config: Config, pairs: PairSource) -> Tokenizers:
     return Tokenizers(train_tokenizer(texts(0), settings), train_tokenizer(texts(1), settings))
 
 
-class TranslationTask:
-    """What the trainer needs to know of translation."""
-
-    def __init__(self, config: Config, folder: RunFolder, hardware: Hardware):
-        self.config, self.folder, self.hardware = config, folder, hardware
-        self.data = data = prepare(config, folder)
-        training, max_length = config.training, config.data.max_length
-        self.rectangle = Rectangle.fitting(
-            data.train, training.tokens_per_batch, training.row_length, max_length, apart=not config.packed
-        )
-        dropout = None
-        if config.tokenizer.dropout:
-            source, target = data.tokenizers.both()
-            first = BpeDropout(source, config.tokenizer.dropout, config.seed)
-            dropout = (
-                first,
-                first if target is source else BpeDropout(target, config.tokenizer.dropout, config.seed),
-            )
-        self.stream = PairStream(data.train, self.rectangle, config.seed, max_length, dropout)
-        if self.stream.too_long:
-            console.warn(
-                f"{self.stream.too_long:,} of {len(data.train):,} pairs are longer than "
-                f"data.max_length = {max_length} tokens and are left out of training."
-            )
-
-    def build(self) -> Seq2Seq:
-        return build(self.config.model, self.data.tokenizers)
-
-    def architecture(self) -> dict[str, Any]:
-        return {
-            "architecture": "seq2seq",
-            "source_vocabulary": self.data.tokenizers.source.size,
-            "target_vocabulary": self.data.tokenizers.target.size,
-            "pad_id": PAD,
-            "start_id": START,
-            "end_id": END,
-        }
-
-    def size(self) -> str:
-        return f"{len(self.data.train):,} pairs · vocabulary {self.data.tokenizers.target.size:,}"
-
-    def batches(self, state: DataState) -> Iterator[tuple[PairBatch, DataState]]:
-        return self.stream.batches(state)
-
-    def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
-        settings = self.config.training
-        return training_loss(lambda rows: _logits(model, rows), batch, settings.label_smoothing, settings.consistency)
-
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]:
-        metrics = self.loss_over(model, self.data.valid)
-        count = len(self.data.valid_text) if self.config.training.validate_bleu else 5
-        pairs = self.data.valid_text[:count]
-        found = self.translator(model, beam=1).translate([source for source, _ in pairs])
-        outputs = [best[0].text if best else "" for best in found]  # a model that has run away may write nothing
-        if self.config.training.validate_bleu:
-            metrics["bleu"] = bleu(outputs, [target for _, target in pairs])
-        shown = zip(pairs[:5], outputs, strict=False)
-        self.folder.write_text(
-            f"samples/step-{step}.txt",
-            "\n".join(
-                f"source       {source}\nreference    {target}\ntranslation  {output}\n"
-                for (source, target), output in shown
-            ),
-        )
-        return metrics
-
-    def draw(self) -> None:
-        draw_curves(self.folder)
-
-    def test(self, model: nn.Module) -> dict[str, float]:
-        metrics = self.loss_over(model, self.data.test)
-        scores = evaluate(self.translator(model), self.data.test_text)[1]
-        return metrics | {score.name: score.value for score in scores}
-
-    def next_commands(self) -> list[str]:
-        commands = [
-            f'echo "A sentence." | regard translate {self.folder.path}',
-            f"regard evaluate {self.folder.path}",
-        ]
-        if self.config.model.cross != "none":  # else there is nothing to see
-            commands.append(f'regard explain {self.folder.path} "A sentence." -o attention.png')
-        return commands
-
-    @torch.inference_mode()
-    def loss_over(self, model: nn.Module, shards: PairShards) -> dict[str, float]:
-        """Mean loss (nats a token) and perplexity over all pairs."""
-        model.eval()
-        total, targets = 0.0, 0
-        for batch in in_order(shards, self.rectangle):
-            on_device = batch.to(self.hardware.device)
-            with self.hardware.autocast():
-                total += cross_entropy(_logits(model, on_device), on_device.labels_BT, ignore=PAD).item()
-            targets += batch.targets
-        loss = total / max(targets, 1)
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700))}
-
-    def translator(self, model: nn.Module, beam: int = 0) -> Translator:
-        assert isinstance(model, Seq2Seq)
-        return make_translator(self.config, model, self.data.tokenizers, self.hardware, beam)
-
-
-def build(settings: ModelSettings, tokenizers: Tokenizers) -> Seq2Seq:
-    return Seq2Seq(settings, tokenizers.source.size, tokenizers.target.size)
-
-
-def make_translator(
-    config: Config, model: Seq2Seq, tokenizers: Tokenizers, hardware: Hardware, beam: int = 0
-) -> Translator:
-    settings = config.decoding.model_copy(update={"beam": beam}) if beam else config.decoding
-    longest = config.model.max_positions if config.model.positions == "learned" else 1 << 20
-    return Translator(model, tokenizers.source, tokenizers.target, settings, longest, hardware.device)
-
-
-def evaluate(translator: Translator, pairs: list[Pair]) -> tuple[list[str], list[Any]]:
-    """Translate the sources and score the best translation of each against its reference."""
-    with console.progress(len(pairs), "translating") as show:
-        found = translator.translate([source for source, _ in pairs], progress=lambda done: show(done, ""))
-    outputs = [best[0].text if best else "" for best in found]
-    return outputs, translation_scores(outputs, [target for _, target in pairs])
-
-
-def _logits(model: nn.Module, batch: PairBatch) -> Tensor:
-    logits: Tensor = model(
-        batch.source_BS,
-        batch.source_segments_BS,
-        batch.source_positions_BS,
-        batch.target_BT,
-        batch.target_segments_BT,
-        batch.target_positions_BT,
-    )
-    return logits

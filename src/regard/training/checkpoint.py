@@ -1,4 +1,4 @@
-"""Checkpoints: everything needed to go on as if nothing had happened.
+"""Checkpoints: everything needed to continue as if nothing had happened.
 
 `checkpoints/step-N/` holds the weights, the optimizer's state, the moving average where there is one, and
 `state.json`; `manifest.json` lists the sha256 of each. A checkpoint is written under a temporary name,
@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -24,6 +24,8 @@ from torch import Tensor, nn
 
 from regard.errors import RegardError
 from regard.files import flush, sha256
+
+AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
 NAME = re.compile(r"step-(\d+)$")
 
@@ -89,7 +91,7 @@ class Checkpoints:
         return [step for step in self.steps() if step % self.every == 0]
 
     def newest(self) -> tuple[int, Checkpoint] | None:
-        """The newest checkpoint that is whole; each damaged one before it is named aloud."""
+        """The newest checkpoint that is whole; each damaged one is named in a warning."""
         for leftover in self.folder.glob(".step-*.tmp"):  # of a save that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         for step in reversed(self.steps()):
@@ -166,13 +168,24 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
             parameter.copy_(weights[name])
 
 
+def load_model(model: AnyModel, weights: Mapping[str, Tensor], run: Path) -> AnyModel:
+    """The model with the weights of a finished run; a clear error if they are not for it."""
+    try:
+        load_weights(model, weights)
+    except ValueError as error:
+        raise RegardError(
+            f"The weights in '{run}' do not fit its config.toml.", f"{error}", "Restore the file that was changed."
+        ) from None
+    return model
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; a clear error if it is missing or damaged."""
     if not path.is_file():
         raise RegardError(
             f"The run '{path.parent}' has no {path.name} yet.",
             "Its training is not finished.",
-            f"Go on with it: regard train {path.parent} --resume",
+            f"Continue it: regard train {path.parent} --resume",
         )
     try:
         tensors: dict[str, Tensor] = load_file(path)

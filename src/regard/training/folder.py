@@ -1,20 +1,30 @@
 """The run folder: what a training leaves behind, and the only thing the other verbs read.
 
-config.toml  config.json  tokenizer.json  model.safetensors  metrics.jsonl  summary.json
-environment.json  data.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
+config.toml  config.json  tokenizer.json  model.safetensors  metrics.jsonl  summary.json  environment.json
+data.json  plugins.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.settings import Config
-from regard.errors import RegardError
+from regard import registry
+from regard.console import warn
+from regard.errors import RegardError, UsageError
 from regard.files import write_atomically
-from regard.recipes import from_toml, to_toml
+from regard.recipes import from_toml
+
+
+PLUGINS = "plugins.json"
+
+
+def is_run(path: Path | str) -> bool:
+    """Whether a folder is a run's."""
+    return (Path(path) / "config.toml").is_file()
 
 
 class RunFolder:
@@ -30,9 +40,9 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
-        """An existing run; a clear error if it is none."""
+        """An existing run; a clear error if there is none."""
         folder = cls(path)
-        if not folder.config.is_file():
+        if not is_run(path):
             state = "does not exist"
             if folder.path.exists():
                 state = "has no config.toml" if folder.path.is_dir() else "is a file"
@@ -44,38 +54,58 @@ class RunFolder:
         return folder
 
     @classmethod
-    def create(cls, path: Path | str, config: Config) -> RunFolder:
-        """A new run with its config. Appears whole or not at all."""
+    def create(cls, path: Path | str, config: str, plugins: Sequence[registry.Plugin] = ()) -> RunFolder:
+        """A new run with its config.toml. Appears whole or not at all."""
         folder = cls(path)
         if folder.path.is_file():
-            raise RegardError(f"'{path}' is a file.", "A run is a folder.", "Choose another place with --out DIR.")
+            raise RegardError(f"'{path}' is a file.", "A run is a folder.", "Choose another path with --out DIR.")
         if folder.path.exists() and any(folder.path.iterdir()):
             raise RegardError(
                 f"'{path}' is already there.",
                 "A run is never overwritten.",
-                "Add --resume to go on with it, or choose another folder with --out DIR.",
+                "Add --resume to continue it, or choose another folder with --out DIR.",
             )
         try:
             folder.path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{folder.path.name}.", dir=folder.path.parent) as temporary:
                 whole = Path(temporary, "run")
                 whole.mkdir()
-                (whole / "config.toml").write_text(to_toml(config), encoding="utf-8")
+                (whole / "config.toml").write_text(config, encoding="utf-8")
+                if plugins:
+                    recorded = {plugin.path.name: plugin.sha256 for plugin in plugins}
+                    (whole / PLUGINS).write_text(json.dumps(recorded, indent=2), encoding="utf-8")
                 whole.rename(folder.path)
         except OSError as error:
             raise RegardError(
-                f"Cannot make the run folder '{path}'.", f"{error}", "Choose a writable place with --out DIR."
+                f"Cannot make the run folder '{path}'.", f"{error}", "Choose a writable path with --out DIR."
             ) from None
         return folder
 
-    def read_config(self) -> Config:
+    def read_settings(self) -> Any:
+        """The settings of its task, as they were written when it was trained."""
+        self.check_plugins()
         try:
             text = self.config.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise RegardError(
                 f"Cannot read '{self.config}'.", f"{error}", "Restore the file, or give another run folder."
             ) from None
-        return from_toml(text, name=str(self.config))
+        return from_toml(text, name=str(self.config), of_run=True)
+
+    def check_plugins(self) -> None:
+        """The plug-ins that the run was made with are loaded. It names them, and never executes anything itself."""
+        if not (self.path / PLUGINS).is_file():
+            return
+        loaded = {plugin.path.name: plugin for plugin in registry.plugins()}
+        for name, digest in self.read_json(PLUGINS).items():
+            if name not in loaded:
+                raise UsageError(
+                    f"The run '{self.path}' was made with the plug-in {name}.",
+                    "A run folder never executes code by itself.",
+                    f"Add --plugin PATH/{name}, if you trust that file.",
+                )
+            if loaded[name].sha256 != digest:
+                warn(f"The plug-in {name} is not what '{self.path}' was made with: its content has changed.")
 
     def saved_steps(self) -> list[int]:
         """The steps that have a checkpoint, oldest first."""
@@ -88,7 +118,7 @@ class RunFolder:
             raise RegardError(
                 f"Cannot read {name} in '{self.path}'.",
                 f"{error}",
-                "Is the training finished? Go on with --resume.",
+                "Is the training finished? Continue it with --resume.",
             ) from None
 
     def write_json(self, name: str, content: Any) -> None:
@@ -104,7 +134,7 @@ class RunFolder:
             file.write(json.dumps(record) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All whole lines; a line cut off by a kill is passed over."""
+        """All complete lines; a line cut off by a kill is skipped."""
         records = []
         if self.metrics.exists():
             for line in self.metrics.read_text(encoding="utf-8").splitlines():

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from queue import Full, Queue
 from typing import Any, Protocol
 
@@ -25,11 +25,10 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from regard import console
-from regard.settings import Config
 from regard.data.batch import Batch, DataState
-from regard.errors import RegardError
+from regard.errors import Interrupted, RegardError
 from regard.files import flush
-from regard.hardware import Hardware, out_of_memory, seed_everything
+from regard.hardware import Hardware, seed_everything
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import (
     Checkpoint,
@@ -41,21 +40,23 @@ from regard.training.checkpoint import (
 )
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
+from regard.training.measure import lower_is_better
 from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
 
 
-class Task(Protocol):
-    """What differs from one task to another."""
+class Trainable(Protocol):
+    """What the loop asks of a task."""
 
-    def batches(self, state: DataState) -> Iterator[tuple[Batch, DataState]]: ...
-    def loss(self, model: nn.Module, batch: Any) -> Tensor: ...
-    def validate(self, model: nn.Module, step: int) -> dict[str, float]: ...
+    settings: Any
+    model: Any
+    stream: Any
+    folder: RunFolder
+    hardware: Hardware
+
+    def loss(self, batch: Any) -> Tensor: ...
+    def validate(self, step: int) -> dict[str, float]: ...
     def draw(self) -> None: ...
-
-
-class Interrupted(Exception):
-    """Training was asked to stop, and has saved its state."""
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Progress:
     seconds: float = 0.0
     best: float | None = None
     best_step: int = 0
-    without_better: int = 0
+    validations_since_best: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -75,25 +76,26 @@ class Progress:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Progress:
-        return cls(**{**content, "data": DataState(**content["data"])})
+        known = {field.name for field in fields(cls)} & content.keys()  # earlier versions had other names
+        return cls(**{**{name: content[name] for name in known}, "data": DataState(**content["data"])})
 
 
 class Trainer:
-    def __init__(self, config: Config, model: nn.Module, task: Task, folder: RunFolder, hardware: Hardware):
-        self.config, self.settings = config, config.training
-        self.task, self.folder, self.hardware = task, folder, hardware
-        self.model = model.to(hardware.device)
+    def __init__(self, task: Trainable):
+        self.task, self.folder, self.hardware = task, task.folder, task.hardware
+        self.settings, self.seed, self.width = task.settings.training, task.settings.seed, task.settings.width
+        self.model: nn.Module = task.model.to(task.hardware.device)
         self.optimizer = Optimizer(self.model, self.settings)
         self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.checkpoints = Checkpoints(
-            folder.checkpoints,
+            self.folder.checkpoints,
             every=self.settings.checkpoint_every,
             keep=max(self.settings.keep_checkpoints, self.settings.average_checkpoints),
             warn=console.warn,
         )
         self.progress = Progress()
         self.stop_asked = False
-        self.backward = Backward(self.model, lambda batch: task.loss(self.model, batch), hardware)
+        self.backward = Backward(self.model, task.loss, self.hardware)
 
     # ------------------------------------------------------------ the loop
 
@@ -103,7 +105,7 @@ class Trainer:
         with (
             _stop_on_signal(self),
             console.progress(self.settings.steps, "training", self.progress.step) as show,
-            closing(_ahead(self.task.batches(self.progress.data), self.hardware.device.type == "cuda")) as batches,
+            closing(_ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")) as batches,
         ):
             window = _Window()
             while self.progress.step < self.settings.steps and not self._out_of_patience():
@@ -160,18 +162,13 @@ class Trainer:
 
     def _update(self, step: int, batch: Batch) -> tuple[float, float]:
         """One update of the weights; the mean loss and the gradient's norm."""
-        rate = learning_rate(step, self.settings, self.config.model.width)
+        rate = learning_rate(step, self.settings, self.width)
         self.model.train()
         total = torch.zeros((), device=self.hardware.device)
-        try:
-            for index, piece in enumerate(batch.split(self.settings.micro_batches)):
-                seed_everything(self.config.seed, step, index)
-                # Divided by the targets of the whole batch, so that any split gives the same gradient.
-                total += self.backward(piece, batch.targets)
-        except RuntimeError as error:
-            if out_of_memory(error):
-                raise self._memory_error(error) from None
-            raise
+        for index, piece in enumerate(batch.split(self.settings.pieces)):
+            seed_everything(self.seed, step, index)
+            # Divided by the targets of the whole batch, so that any split gives the same gradient.
+            total += self.backward(piece, batch.targets)
         norm = self.optimizer.gradient_norm()
         loss_value, norm_value = torch.stack([total, norm]).tolist()
         if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
@@ -193,23 +190,23 @@ class Trainer:
         """Measure on held-out data, and note whether it is the best so far."""
         with self._averaged():
             self.model.eval()
-            metrics = self.task.validate(self.model, step)
-        found = {f"valid_{name}": value for name, value in metrics.items()}
-        self.folder.append_metrics({"step": step} | found | {"seconds": round(self.progress.seconds, 3)})
+            metrics = self.task.validate(step)
+        record = {f"valid_{name}": value for name, value in metrics.items()}
+        self.folder.append_metrics({"step": step} | record | {"seconds": round(self.progress.seconds, 3)})
         self.task.draw()
         shown = " · ".join(f"{name} {value:.3f}" for name, value in metrics.items())
         console.say(f"step {step:,}: validation {shown}")
         self.progress.metrics = metrics
         value = metrics[self.settings.select]
-        score = -value if self.settings.select == "loss" else value
+        score = -value if lower_is_better(self.settings.select) else value
         if self.progress.best is not None and score <= self.progress.best:
-            self.progress.without_better += 1
+            self.progress.validations_since_best += 1
         else:
-            self.progress.best, self.progress.best_step, self.progress.without_better = score, step, 0
+            self.progress.best, self.progress.best_step, self.progress.validations_since_best = score, step, 0
 
     def _out_of_patience(self) -> bool:
         patience = self.settings.patience
-        if patience and self.progress.without_better >= patience:
+        if patience and self.progress.validations_since_best >= patience:
             console.say(
                 f"No better validation in {patience}; stopping early. The best was at step {self.progress.best_step:,}."
             )
@@ -245,15 +242,15 @@ class Trainer:
             console.warn(
                 f"The checkpoint at step {self.progress.step:,} could not be saved: {error}. "
                 + (f"The one at step {kept[-1]:,} is untouched. " if kept else "There is none before it. ")
-                + "Training goes on; free some room on the disk."
+                + "Training continues; free some room on the disk."
             )
 
     def _resume(self) -> None:
-        found = self.checkpoints.newest()
-        if found is None:
+        newest = self.checkpoints.newest()
+        if newest is None:
             self.folder.forget_after(0)
             return
-        step, checkpoint = found
+        step, checkpoint = newest
         load_weights(self.model, checkpoint.weights)
         self.optimizer.load(checkpoint.optimizer)
         if self.average:
@@ -261,10 +258,10 @@ class Trainer:
         self.progress = Progress.from_json(checkpoint.state)
         self.folder.forget_after(step)
         done = step >= self.settings.steps
-        console.say(f"All {step:,} steps are done already." if done else f"Going on from step {step:,}.")
+        console.say(f"All {step:,} steps are done already." if done else f"Continuing from step {step:,}.")
 
     def _log(self, step: int, window: _Window, unit: str) -> None:
-        rate = learning_rate(step, self.settings, self.config.model.width)
+        rate = learning_rate(step, self.settings, self.width)
         self.folder.append_metrics(
             {
                 "step": step,
@@ -286,15 +283,6 @@ class Trainer:
             f"The learning rate was {rate:.2e}. The weights were not touched by this step.",
             "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0; "
             + (f"the checkpoint at step {kept[-1]:,} is whole." if kept else "no checkpoint was saved yet."),
-        )
-
-    def _memory_error(self, error: Exception) -> RegardError:
-        name = self.config.batch_setting
-        pieces = self.settings.micro_batches
-        return RegardError(
-            f"Out of memory on {self.hardware.device} with {name} = {self.config.batch_size:,}.",
-            str(error).splitlines()[0][:200],
-            f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower {name}.",
         )
 
 

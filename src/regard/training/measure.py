@@ -6,7 +6,7 @@ loss = −1/n Σ log p(y)          perplexity = e^loss          over the n targe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -51,16 +51,39 @@ def measure(
     model: nn.Module, batches: Iterable[AnyBatch], logits_of: Callable[[AnyBatch], Tensor], hardware: Hardware
 ) -> Measured:
     """Over all targets of all batches. `logits_of` gets a batch on the device; nothing is smoothed or dropped."""
-    model.eval()
     total, counts = 0.0, torch.zeros(4, dtype=torch.long)
+    for batch, logits in outputs(model, batches, logits_of, hardware):
+        total += cross_entropy(logits, batch.labels, ignore=batch.nothing).item()
+        counts += _count(logits.argmax(-1), batch.labels, batch.nothing)
+    targets, right, rows, right_rows = counts.tolist()
+    return Measured(total, targets, right, rows, right_rows)
+
+
+@torch.inference_mode()
+def mean_loss(
+    model: nn.Module, batches: Iterable[AnyBatch], loss_of: Callable[[AnyBatch], Tensor], hardware: Hardware
+) -> float:
+    """The mean over all targets of a loss that is no cross-entropy; `loss_of` sums it over a batch."""
+    total, targets = 0.0, 0
+    for batch, loss in outputs(model, batches, loss_of, hardware):
+        total, targets = total + loss.item(), targets + batch.targets
+    return total / max(targets, 1)
+
+
+def outputs(
+    model: nn.Module, batches: Iterable[AnyBatch], compute: Callable[[AnyBatch], Tensor], hardware: Hardware
+) -> Iterator[tuple[AnyBatch, Tensor]]:
+    """Every batch on the device, and what is computed from it without dropout."""
+    model.eval()
     for batch in batches:
         on_device = batch.to(hardware.device)
         with hardware.autocast():
-            logits = logits_of(on_device)
-        total += cross_entropy(logits, on_device.labels, ignore=batch.nothing).item()
-        counts += _count(logits.argmax(-1), on_device.labels, batch.nothing)
-    targets, right, rows, right_rows = counts.tolist()
-    return Measured(total, targets, right, rows, right_rows)
+            yield on_device, compute(on_device)
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a metric measures an error: a loss, a perplexity, bits per anything. All others are scores."""
+    return metric in ("loss", "perplexity") or metric.startswith("bits_")
 
 
 def _count(guesses: Tensor, labels: Tensor, nothing: int) -> Tensor:

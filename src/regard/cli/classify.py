@@ -1,0 +1,114 @@
+"""`regard classify` as a Unix filter: a line or an image in, a label out, in order, as soon as it can be had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard import console
+from regard.cli.app import DeviceOption, JsonOption, RunArgument, app
+from regard.cli.lines import chunks, destination, input_lines, must_be_a_file
+from regard.errors import RegardError, UsageError
+
+if TYPE_CHECKING:
+    from regard.evaluation.classification import Guess
+
+IMAGES_AT_ONCE = 512
+
+
+@app.command()
+def classify(
+    run: RunArgument,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Texts, one per line, or standard input; or images, or folders of them.", show_default=False),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
+    top: Annotated[int | None, typer.Option(help="Show this many classes; 1 of a text, 5 of an image.")] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Name the class of each line of files or standard input, or of each image.
+
+    Texts: one line out for one line in, empty for an empty one: label, TAB, probability (and so on with --top).
+    Images: the same, after the name of the file. With --json, one object per line.
+    """
+    if top is not None and top < 1:
+        raise UsageError(f"{top} classes cannot be shown.", "At least one is.", "Use --top 1.")
+    from regard.run import load_weights, open_run, require
+
+    task = open_run(run)
+    require(task, "classify")
+    if task.reads == "images":  # type: ignore[attr-defined]
+        _classify_images(task, files or [], output, top or 5, device, as_json)
+        return
+    for file in files or []:
+        must_be_a_file(file)
+    _classify_lines(load_weights(task, device), files or [], output, top or 1, as_json)
+
+
+def _classify_lines(run: Any, files: Sequence[Path], output: Path | None, top: int, as_json: bool) -> None:
+    """Classify every line of some files, or of standard input. An empty line stays empty."""
+    with destination(output) as out:
+        for chunk in chunks(input_lines(files)):
+            guesses = iter(run.classify([line for line in chunk if line.strip()]))
+            for line in chunk:
+                out.write(_shown(line, next(guesses) if line.strip() else None, top, as_json))
+            out.flush()
+
+
+def _classify_images(
+    task: Any, files: Sequence[Path], output: Path | None, top: int, device: str, as_json: bool
+) -> None:
+    """Classify images. One that cannot be read is reported, and is an error at the end, when all others are done."""
+    if not files:
+        raise UsageError(
+            "No image is named.", "An image classifier reads files.", "Name some: regard classify RUN a.png"
+        )
+    from regard.data.images import image_files
+    from regard.run import load_weights
+
+    names = image_files(files)
+    run: Any = load_weights(task, device)
+    bad = 0
+    with destination(output) as out:
+        for start in range(0, len(names), IMAGES_AT_ONCE):
+            part = names[start : start + IMAGES_AT_ONCE]
+            for name, guess in zip(part, run.classify(part), strict=True):
+                if isinstance(guess, str):
+                    bad += 1
+                    console.warn(f"'{name}' cannot be read: {guess}")
+                out.write(_shown_image(str(name), None if isinstance(guess, str) else guess, top, as_json))
+            out.flush()
+    if bad:
+        raise RegardError(
+            f"{bad:,} of {len(names):,} images could not be read.",
+            "They are named above.",
+            "Repair them, or leave them out.",
+        )
+
+
+def _shown_image(name: str, guess: Guess | None, top: int, as_json: bool) -> str:
+    from regard.data.image_entries import shown
+
+    if as_json:
+        return _json("image", name, guess, top)
+    return shown(name) + "".join(f"\t{label}\t{p:.4f}" for label, p in (guess.all[:top] if guess else [])) + "\n"
+
+
+def _shown(text: str, guess: Guess | None, top: int, as_json: bool) -> str:
+    if as_json:
+        return _json("text", text, guess, top)
+    if guess is None:
+        return "\n"
+    return "\t".join(f"{label}\t{p:.4f}" for label, p in guess.all[:top]) + "\n"
+
+
+def _json(kind: str, example: str, guess: Guess | None, top: int) -> str:
+    label = {"label": guess.label, "probability": guess.probability} if guess else {"label": None}
+    classes = {"classes": dict(guess.all[:top])} if guess else {}
+    return json.dumps({kind: example} | label | classes, ensure_ascii=False) + "\n"

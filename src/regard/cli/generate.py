@@ -1,0 +1,244 @@
+"""`regard generate`: texts that appear on the terminal as they are written, or pictures of images."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard import console
+from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, picture_option, show
+from regard.cli.lines import all_input
+from regard.errors import UsageError
+from regard.files import writing
+
+if TYPE_CHECKING:
+    from regard.tasks.language import Piece
+
+SAMPLES = 25
+COMPLETIONS = 5
+
+
+@app.command()
+def generate(
+    run: RunArgument,
+    prompt: Annotated[
+        str | None, typer.Option(help="What the text begins with; else standard input, if something comes from it.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens written.", show_default="as trained")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="0: always the likeliest; 1: as probable.", show_default="as trained")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0: all.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens that sum to p.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Sample from tokens with this share of the likeliest's probability.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Above 1: tokens already written become less likely.")
+    ] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed gives another text, or other images.")] = 1,
+    samples: Annotated[
+        int | None,
+        typer.Option(help="How many texts or images.", show_default="1 text, 25 images, 5 completions of each image"),
+    ] = None,
+    top: Annotated[int, typer.Option(help="Show this many candidates and their probabilities at each step.")] = 0,
+    modes: Annotated[
+        int | None,
+        typer.Option(help="Hyena: write with this many exponentials a filter, and say how far off they are."),
+    ] = None,
+    complete: Annotated[
+        list[Path] | None, typer.Option(help="Pixels: an image to continue; may be given several times.")
+    ] = None,
+    keep: Annotated[
+        float | None, typer.Option(help="Pixels: the share of its rows that is kept.", show_default="0.5")
+    ] = None,
+    output: Annotated[Path | None, picture_option("Pixels: the picture to write.", "samples.png")] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a text, as it is written; or draw images, or complete them.
+
+    regard generate runs/shakespeare --prompt "ROMEO:" --temperature 0.8
+
+    regard generate runs/mnist-pixels --complete three.png --keep 0.5 -o completed.png
+
+    A prompt longer than the model's context keeps its last part; it says so. With --json, one object per text.
+    """
+    from regard.run import load_weights, open_run, require
+
+    task = open_run(run)
+    require(task, "generate", "sample")
+    of_texts = {
+        "--prompt": prompt,
+        "--max-tokens": max_tokens,
+        "--min-p": min_p,
+        "--repetition-penalty": repetition_penalty,
+        "--stop": stop or None,
+        "--top": top or None,
+        "--modes": modes,
+    }
+    of_images = {"--complete": complete or None, "--keep": keep, "-o": output}
+    given = {
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+    }
+    decoding = {name: value for name, value in given.items() if value is not None}
+    _check_sampling(decoding)
+    if hasattr(task, "sample"):
+        _must_be_left_out(of_texts, f"It is about texts, and this is {task.about.noun}.")
+        if keep is not None and not complete:
+            raise UsageError(
+                "--keep has no effect here.", "It is about images to complete.", "Add --complete IMAGE.png."
+            )
+        result = _draw_images(
+            load_weights(task, device), complete or [], keep, samples, seed, output or Path("samples.png"), decoding
+        )
+        show(result, as_json, lambda content: content["picture"])
+        return
+    _must_be_left_out(of_images, f"It is about images, and this is {task.about.noun}.")
+    count = 1 if samples is None else samples
+    if top < 0 or (top and count > 1):
+        raise UsageError(
+            f"--top {top} cannot be shown.",
+            "Candidates are shown at each step of one text.",
+            "Use a positive number, and --samples 1.",
+        )
+    prompt = prompt if prompt is not None else all_input() or ""
+    _write_texts(load_weights(task, device), prompt, stop or [], seed, count, top, as_json, modes, decoding)
+
+
+def _must_be_left_out(options: dict[str, Any], why: str) -> None:
+    """A clear error for the first option that was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{name} has no effect here.", why, "Leave it out.")
+
+
+def _check_sampling(decoding: dict[str, Any]) -> None:
+    """Options that contradict each other, told by the names that they have on the command line."""
+    if decoding.get("temperature", 1) < 0:
+        raise UsageError(
+            f"--temperature {decoding['temperature']} is negative.",
+            "Logits are divided by it; 0 stands for the likeliest token.",
+            "Use 0, or a number above it: 0.8.",
+        )
+    cuts = [name for name in ("top_k", "top_p", "min_p") if name in decoding]
+    if decoding.get("temperature") == 0 and cuts:
+        raise UsageError(
+            f"--{cuts[0].replace('_', '-')} has no effect at temperature 0.",
+            "The likeliest token is taken each time.",
+            "Leave it out, or raise --temperature.",
+        )
+
+
+# ---------------------------------------------------------------- texts
+
+
+def _write_texts(
+    run: Any,
+    prompt: str,
+    stop: list[str],
+    seed: int,
+    samples: int,
+    top: int,
+    as_json: bool,
+    modes: int | None,
+    decoding: dict[str, Any],
+) -> None:
+    """Continue the prompt `samples` times, and print the texts."""
+    if modes is not None:
+        error = run.distil(modes)
+        console.say(f"Exponentials for each filter: {modes}. Filters are off by {error:.2%} in the worst layer.")
+    pieces = run.generate_pieces([prompt], samples=samples, stop=stop, seed=seed, top=top, **decoding)
+    if as_json:
+        _as_json(prompt, samples, pieces)
+    elif top:
+        _as_candidates(pieces)
+    else:
+        _as_text(prompt, samples, pieces)
+
+
+def _as_text(prompt: str, samples: int, pieces: Any) -> None:
+    """The first text appears as it is written; the others, written beside it, after it."""
+    others = [""] * samples
+    sys.stdout.write(prompt)
+    for piece in pieces:
+        if piece.sample == 0:
+            sys.stdout.write(piece.text)
+            sys.stdout.flush()
+        else:
+            others[piece.sample] += piece.text
+    sys.stdout.write("\n")
+    for text in others[1:]:
+        sys.stdout.write(f"{'-' * 40}\n{prompt}{text}\n")
+
+
+def _as_candidates(pieces: Any) -> None:
+    from regard.explain.tokens import visible
+
+    for piece in pieces:
+        if piece.token:
+            named = "  ".join(f"{visible(token)} {p:.3f}" for token, p in piece.candidates)
+            print(f"{visible(piece.token):<14} {piece.probability:.3f}   {named}", flush=True)
+
+
+def _as_json(prompt: str, samples: int, pieces: Any) -> None:
+    written: list[list[Piece]] = [[] for _ in range(samples)]
+    for piece in pieces:
+        written[piece.sample].append(piece)
+    for sample in written:
+        steps = [
+            {
+                "token": piece.token,
+                "probability": piece.probability,
+                **({"candidates": [list(pair) for pair in piece.candidates]} if piece.candidates else {}),
+            }
+            for piece in sample
+            if piece.token
+        ]
+        text = "".join(piece.text for piece in sample)
+        print(json.dumps({"prompt": prompt, "text": text, "tokens": steps}, ensure_ascii=False))
+
+
+# ---------------------------------------------------------------- images
+
+
+def _draw_images(
+    run: Any,
+    complete: list[Path],
+    keep: float | None,
+    samples: int | None,
+    seed: int,
+    output: Path,
+    decoding: dict[str, Any],
+) -> dict[str, Any]:
+    """Draw images, or continue those given, and write them as one picture."""
+    from regard.explain.completions import save_completions
+    from regard.explain.image_grid import save_grid
+
+    result: dict[str, Any] = {"picture": str(output.resolve()), "seed": seed}
+    count = samples if samples is not None else COMPLETIONS if complete else SAMPLES
+    if count > 1 and decoding.get("temperature", run.settings.decoding.temperature) == 0:
+        console.warn("All samples are the same at temperature 0: the likeliest pixel is taken each time.")
+    if complete:
+        images = [run.read_file(path) for path in complete]
+        share = 0.5 if keep is None else keep
+        rows = run.kept_rows(share)
+        completed = run.complete(images, share, count, seed, **decoding)
+        with writing(output, "Choose a writable path with -o."):
+            save_completions(images, completed, rows, output)
+        result |= {"completed": [str(path) for path in complete], "kept_rows": rows}
+    else:
+        drawn = run.sample(count, seed, **decoding)
+        with writing(output, "Choose a writable path with -o."):
+            save_grid(drawn, output)
+    return result | {"samples": count}

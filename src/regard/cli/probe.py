@@ -1,0 +1,43 @@
+"""`regard probe`: how well a linear classifier can read the class of an image from each layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.app import DeviceOption, JsonOption, MovedDataOption, RunArgument, app, picture_option, show
+from regard.errors import UsageError
+from regard.files import writing
+
+
+@app.command()
+def probe(
+    run: RunArgument,
+    train: Annotated[int, typer.Option(help="At most this many training images teach the classifiers.")] = 5000,
+    test: Annotated[int, typer.Option(help="At most this many test images score them.")] = 5000,
+    output: Annotated[Path | None, picture_option("The picture to write.", "RUN/plots/probe.png")] = None,
+    data: MovedDataOption = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Show how well each layer tells classes of images apart.
+
+    A linear classifier is trained on what each layer makes of labelled images, and scored on test images. For models
+    of pixels, which never saw a label, and for image classifiers.
+    """
+    if train < 2 or test < 1:
+        raise UsageError("There are too few images.", "Classifiers need some to learn from.", "Use --train 5000.")
+    from regard.run import load_weights, open_run, require
+
+    task = open_run(run, data)
+    require(task, "probe")
+    picture = output or task.folder.plots / "probe.png"
+    with writing(picture, "Choose a writable path with -o."):
+        result = load_weights(task, device).probe(train, test, picture)  # type: ignore[attr-defined]
+    from regard.evaluation.probe import probe_table
+
+    content = {"run": str(run)} | result | {"picture": str(picture.resolve())}
+    show(content, as_json, lambda content: f"{probe_table(content)}\n\n{content['picture']}")
+

@@ -1,0 +1,63 @@
+"""Settings of earlier versions, under the names that they have now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MOVED = {
+    "model.hyena_order": "model.hyena.order",
+    "model.hyena_recurrence": "model.hyena.recurrence",
+    "model.hyena_filter_length": "model.hyena.filter_length",
+    "model.hyena_filter_bands": "model.hyena.filter_bands",
+    "model.hyena_filter_width": "model.hyena.filter_width",
+    "model.window": "model.local.window",  # not with model.stages: a Swin still has it
+    "training.muon_learning_rate": "training.muon.learning_rate",
+    "training.muon_momentum": "training.muon.momentum",
+}
+# What never had an effect on some tasks, and now is not among their settings.
+NEVER_USED = {
+    "translate": ["model.logit_cap"],
+    "masked": ["model.logit_cap"],
+    "language": ["decoding.batch_tokens"],
+    "pixels": ["decoding.batch_tokens"],
+    "classify-text": ["model.logit_cap", "model.tie_embeddings", "decoding"],
+}
+
+
+def upgrade(
+    tree: dict[str, Any], report: Callable[[str], None] | None, beside: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Rename settings in place. `report` says what replaced them; without it the tree is a run's own config.toml,
+    which holds every setting of its time, also of parts that it does not use. `beside`: where the task and model are
+    told, if not here.
+    """
+    whole = beside or tree
+    model = whole.get("model") if isinstance(whole.get("model"), dict) else {}
+    for old, new in MOVED.items():
+        section, _, key = old.partition(".")
+        values = tree.get(section)
+        if not isinstance(values, dict) or key not in values or (key == "window" and _is_swin(whole, tree)):
+            continue
+        _, part, name = new.split(".")
+        value = values.pop(key)
+        used = part in (model.get("mixer"), whole.get("training", {}).get("optimizer"))  # type: ignore[union-attr]
+        if report is not None or used:
+            table = values.setdefault(part, {})
+            if isinstance(table, dict):
+                table.setdefault(name, value)
+        if report is not None:
+            report(f"{old} is now {new}.")
+    for name in NEVER_USED.get(str(whole.get("task", "translate")), []):
+        section, _, key = name.partition(".")
+        values = tree if not key else tree.get(section)
+        if isinstance(values, dict) and (key or section) in values:
+            del values[key or section]
+            if report is not None:
+                report(f"{name} has no effect on this task, and is left out.")
+    return tree
+
+
+def _is_swin(whole: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+    models = [tree["model"] for tree in (whole, changes) if isinstance(tree.get("model"), dict)]
+    return whole.get("task") == "classify-image" and any(model.get("stages") for model in models)

@@ -1,0 +1,268 @@
+"""A run folder from recipe to finished run: create, train, resume, open, load.
+
+A training that fails or is stopped before its first checkpoint leaves no folder behind, so that the same
+command can be given again. After that the folder stays, and `--resume` continues from the newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from regard import console, registry
+from regard.errors import Interrupted, RegardError, UsageError
+from regard.recipes import complete, flat, from_toml, recipe_text, to_toml, validate
+from regard.settings import TaskSettings
+from regard.tasks.starting import check_word_vectors, inherit_settings, start_weights, starts_from, take_over_files
+from regard.tasks.task import Task
+from regard.training.folder import RunFolder, is_run
+
+# What may change when a run is resumed; all else decides the numbers.
+FREE = {"recipe", "data.root", "data.cache"} | {
+    f"training.{name}"
+    for name in ("steps", "validate_every", "save_every", "log_every", "keep_checkpoints", "patience", "micro_batches")
+}
+FREE_SECTIONS = ("decoding.", "system.")
+
+
+# ---------------------------------------------------------------- open and load
+
+
+def open_run(path: Path | str, data: Path | str | None = None) -> Task[Any]:
+    """The run in this folder as its task, nothing loaded yet: quick. `data`: where its own data is now."""
+    folder = RunFolder.open(path)
+    settings = folder.read_settings()
+    if data is not None:
+        settings = settings.with_section("data", root=str(Path(data).resolve()))
+    task: Task[Any] = registry.load("tasks", settings.task)(settings, folder)
+    return task
+
+
+def load(path: Path | str, device: str = "auto", data: Path | str | None = None) -> Any:
+    """The run in this folder, with its model ready to use."""
+    return load_weights(open_run(path, data), device)
+
+
+def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
+    """Put an opened run's model on a device, with its weights."""
+    from regard.hardware import Hardware
+    from regard.recipes import changed
+    from regard.training.checkpoint import load_model, read_tensors
+
+    task.hardware = Hardware.choose(changed(task.settings.system, device=device))
+    weights = read_tensors(task.folder.model)
+    task.restore()
+    task.model = load_model(task.build(), weights, task.folder.path).to(task.hardware.device).eval()
+    return task
+
+
+def require(task: Task[Any], *abilities: str) -> None:
+    """A clear error if a run cannot do any of these."""
+    if any(hasattr(task, ability) for ability in abilities):
+        return
+    kinds = [registry.load("tasks", name) for name in registry.names("tasks")]
+    able = [kind.about.noun for kind in kinds if any(hasattr(kind, ability) for ability in abilities)]
+    path = task.folder.path
+    raise UsageError(
+        f"'{path}' is {task.about.noun}.", f"This needs {' or '.join(able)}.", f"Use `regard {task.about.verb} {path}`."
+    )
+
+
+# ---------------------------------------------------------------- from a recipe
+
+
+def read_recipe(recipe: str, overrides: Iterable[str] = (), data: str | Path | None = None) -> Any:
+    """A recipe by name, file or run folder as complete settings, with its data's root made absolute."""
+    from_run = is_run(recipe)
+    file = str(Path(recipe) / "config.toml") if from_run else recipe
+    if from_run:
+        RunFolder.open(recipe).check_plugins()
+    settings = from_toml(recipe_text(file), Path(file).stem, overrides, of_run=from_run)
+    if hasattr(settings, "data"):
+        # A user's own recipe names files from where it lies; a ready-made one from the current folder.
+        start = Path(file).parent if file.endswith(".toml") else Path()
+        # Absolute, so that the run can be resumed and scored from any folder.
+        root = Path(data).resolve() if data is not None else (start / settings.data.root).resolve()
+        settings = settings.with_section("data", root=str(root))
+    if starts_from(settings):
+        return settings  # its model is that of another run, and is completed when that is known
+    return complete(settings)
+
+
+def check_files(settings: TaskSettings) -> None:
+    """Every file that the settings name is there."""
+    registry.load("tasks", settings.task).check_files(settings)
+    check_word_vectors(settings)
+
+
+def train(
+    recipe: str,
+    overrides: Iterable[str] = (),
+    out: str | Path | None = None,
+    data: str | Path | None = None,
+    resume: bool = False,
+    start_from: str | Path | None = None,
+    embeddings: str | Path | None = None,
+) -> tuple[Path, dict[str, Any]]:
+    """Train a recipe, or continue a run; the run folder and its summary."""
+    changes = list(overrides)
+    if embeddings is not None:
+        changes.append(f"training.embeddings={json.dumps(str(Path(embeddings).resolve()))}")
+    if start_from is not None:
+        changes.append(f"training.start_from={json.dumps(str(Path(start_from).resolve()))}")
+    settings = read_recipe(recipe, changes, data)
+    if starts_from(settings) and not (resume and is_run(recipe)):  # a run has inherited already
+        settings = inherit_settings(settings, changes)
+    if is_run(recipe) and not resume and not out:
+        raise UsageError(
+            f"'{recipe}' is a run.",
+            "A run is never overwritten.",
+            "Add --resume to continue it, or --out DIR to train another with its settings.",
+        )
+    path = Path(out) if out else Path(recipe) if resume and is_run(recipe) else Path("runs") / Path(recipe).stem
+    if resume and is_run(path):
+        folder = RunFolder.open(path)
+        return folder.path.resolve(), _train(_resumed(folder, settings, moved=data is not None), folder)
+    check_files(settings)
+    folder = RunFolder.create(path, to_toml(settings), registry.plugins_of(settings.parts))
+    try:
+        take_over_files(settings, folder)
+        summary = _train(settings, folder)
+    except BaseException:
+        if not folder.saved_steps():
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    return folder.path.resolve(), summary
+
+
+def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
+    """The run's own settings; only how long, how often and where may be changed."""
+    saved = folder.read_settings()
+    before, after = flat(saved), flat(asked)
+    for key in sorted(before.keys() | after.keys()):
+        if key not in FREE and not key.startswith(FREE_SECTIONS) and before.get(key) != after.get(key):
+            raise UsageError(
+                f"This run cannot be resumed with {key} = {after.get(key)!r}.",
+                f"It was started with {before.get(key)!r}.",
+                "Resume without that change, or train again with another --out DIR.",
+            )
+    old, new = saved.model_dump(), asked.model_dump()
+    changed = {section: new[section] for section in ("training", "decoding", "system") if section in new}
+    if "data" in old:
+        # The data is where it was, unless --data says that it has moved.
+        changed["data"] = old["data"] | {"cache": new["data"]["cache"]} | ({"root": new["data"]["root"]} if moved else {})
+    reached = max(folder.saved_steps(), default=0)
+    if reached > asked.training.steps:
+        raise UsageError(
+            f"This run is already at step {reached:,}.",
+            f"training.steps = {asked.training.steps:,} would end before that.",
+            "Give a larger number, or train again with another --out DIR.",
+        )
+    return validate({**old, **changed})
+
+
+# ---------------------------------------------------------------- training
+
+
+def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
+    """Train; what may happen at any moment becomes an error that says how to continue."""
+    # Imported here: torch takes a second or two, and a mistake in the settings is reported without it.
+    from regard.hardware import memory_errors
+
+    size = f"{settings.BATCH} = {settings.batch_size:,}"
+    pieces = settings.training.pieces
+    remedy = f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower {settings.BATCH}."
+    try:
+        with memory_errors(f"with {size}", remedy):
+            return _train_task(registry.load("tasks", settings.task)(settings, folder))
+    except (Interrupted, KeyboardInterrupt):
+        raise Interrupted(_how_to_continue(folder)) from None
+    except OSError as error:
+        raise RegardError(
+            f"Training stopped: a file of the run '{folder.path}' could not be written.",
+            f"{error}",
+            f"Free some room on the disk. {_how_to_continue(folder)}",
+        ) from None
+
+
+def _train_task(task: Task[Any]) -> dict[str, Any]:
+    """Prepare, train or continue training, test, and leave a finished run. Returns its summary."""
+    from regard.hardware import Hardware, environment, seed_everything
+    from regard.training.loop import Trainer
+
+    settings, folder = task.settings, task.folder
+    task.hardware = Hardware.choose(settings.system, settings.training.steps if settings.worth_compiling else 0)
+    console.say(f"Training '{settings.recipe}' on {task.hardware.describe()}.")
+    folder.write_json("environment.json", environment())
+    for remark in settings.remarks():
+        console.warn(remark)
+    task.prepare()
+    folder.write_text("config.toml", to_toml(settings))  # a resumed run may have been given more steps
+    seed_everything(settings.seed)
+    task.model = task.build()
+    if not folder.saved_steps():
+        start_weights(task)
+    parameters = sum(parameter.numel() for parameter in task.model.parameters())
+    console.say(f"{task.describe()} · {parameters:,} parameters")
+    model = settings.model.model_dump() if hasattr(settings, "model") else {}
+    folder.write_json("config.json", task.architecture() | {"model": model})
+    trainer = Trainer(task)
+    progress = trainer.run()
+    trainer.finish()
+    return _write_summary(task, progress.step, progress.seconds, parameters, task.test())
+
+
+def _write_summary(
+    task: Task[Any], steps: int, seconds: float, parameters: int, metrics: dict[str, float]
+) -> dict[str, Any]:
+    """Leave summary.json for scripts and README.md for people."""
+    from regard.hardware import peak_memory
+
+    summary = {
+        "task": task.settings.task,
+        "recipe": task.settings.recipe,
+        "seed": task.settings.seed,
+        "steps": steps,
+        "seconds": round(seconds, 1),
+        "parameters": parameters,
+        "device": task.hardware.describe(),
+        "peak_memory_bytes": peak_memory(task.hardware.device),
+        "metrics": metrics,
+        "next": task.next_commands(),
+    }
+    task.folder.write_text("README.md", _readme(task.folder, summary))
+    task.folder.write_json("summary.json", summary)
+    return summary
+
+
+def _readme(folder: RunFolder, summary: dict[str, Any]) -> str:
+    metrics = "\n".join(f"| {name} | {value:.4g} |" for name, value in summary["metrics"].items())
+    commands = "\n".join(summary["next"])
+    vocabulary = ", `tokenizer.json` its vocabulary" if (folder.path / "tokenizer.json").exists() else ""
+    return f"""# {folder.path.name}
+
+Trained with Regard from the recipe `{summary["recipe"]}` ({summary["task"]}): {summary["steps"]:,} steps,
+{summary["parameters"]:,} parameters, on {summary["device"]}. Metrics on held-out data:
+
+| | |
+|---|---|
+{metrics}
+
+```
+{commands}
+```
+
+`model.safetensors` and `config.json` are the model{vocabulary}, `config.toml` every setting,
+`metrics.jsonl` the course of training, `checkpoints/` what `--resume` continues from.
+"""
+
+
+def _how_to_continue(folder: RunFolder) -> str:
+    steps = folder.saved_steps()
+    if not steps:
+        return "Nothing was saved yet; give the same command again."
+    return f"Step {steps[-1]:,} is saved. Continue with: regard train {shlex.quote(str(folder.path))} --resume"

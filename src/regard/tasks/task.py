@@ -1,0 +1,156 @@
+"""What every task is: one object that is prepared, trained, scored and used. A loaded run is its task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from regard import console
+from regard.data.splits import SHOWN_AS
+from regard.errors import RegardError, UsageError
+from regard.settings import FileList, TaskSettings
+from regard.training.folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from regard.data.stream import Stream
+    from regard.evaluation.metrics import Evaluation
+    from regard.hardware import Hardware
+
+S = TypeVar("S", bound=TaskSettings)
+DATA = "data.json"
+FINGERPRINTS = 2  # how they are made: those made otherwise cannot be compared
+
+
+@dataclass(frozen=True)
+class About:
+    """A few words about a task, for help, errors, comparisons and `regard init`."""
+
+    noun: str  # what a trained run is: "a translator"
+    verb: str  # the command that uses it
+    metrics: tuple[str, ...]  # what a comparison shows; the first decides
+    starter: str = ""  # the recipe that `regard init` prints
+    advice: str = ""  # what to edit in it
+
+
+class Task(ABC, Generic[S]):
+    """A subclass declares `about` and `Settings`, and implements the abstract methods."""
+
+    about: ClassVar[About]
+    Settings: ClassVar[type[TaskSettings]]
+    # Runs of which tasks it may start from, and what a run needs to have for that.
+    starts_from: ClassVar[tuple[str, ...]] = ()
+    handed_on: ClassVar[tuple[str, ...]] = ()  # files that a run starting from this one takes over
+
+    model: Any
+    stream: Stream[Any, Any]
+
+    def __init__(self, settings: S, folder: RunFolder, hardware: Hardware | None = None):
+        self.settings, self.folder = settings, folder
+        if hardware is not None:
+            self.hardware = hardware
+
+    # ------------------------------------------------------------ from data to a model
+
+    @classmethod
+    def check_files(cls, settings: Any) -> None:
+        """Everything that the settings name is there. Quick: nothing is read."""
+
+    @classmethod
+    def examine(cls, settings: Any) -> tuple[dict[str, Any], list[str]]:
+        """What `regard doctor` tells about the data: figures, and advice."""
+        return {}, ["This task has no files to check."]
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Read and check all data, write to the run folder what a loaded run needs, and make the stream of batches."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Read back from the run folder what `prepare` wrote there: enough to build the model and to use it."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The model, with random weights."""
+
+    @abstractmethod
+    def architecture(self) -> dict[str, Any]:
+        """What another program must know to load the weights: goes to config.json."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """How much data there is, in words."""
+
+    # ------------------------------------------------------------ training and scoring
+
+    @abstractmethod
+    def loss(self, batch: Any) -> Tensor:
+        """Summed over the targets of the batch."""
+
+    @abstractmethod
+    def validate(self, step: int) -> dict[str, float]:
+        """The metrics on the validation data."""
+
+    @abstractmethod
+    def test(self) -> dict[str, float]:
+        """The metrics of the finished model for summary.json, on held-out data."""
+
+    @abstractmethod
+    def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
+        """Score held-out data: the run's own, or the files given."""
+
+    @abstractmethod
+    def next_commands(self) -> list[str]:
+        """What a user may want to do with the finished run."""
+
+    def draw(self) -> None:
+        """The course of training so far, as a picture."""
+        from regard.explain.training_curves import training_curves
+
+        training_curves(self.folder.read_metrics(), self.about.metrics, self.folder.plots / "curves.png")
+
+    # ------------------------------------------------------------ the same data as before
+
+    def remember_data(self, fingerprints: Mapping[str, str]) -> None:
+        """Keep a fingerprint of each split of a new run. In one that is resumed, other training data is an error.
+
+        A run continues exactly only with the same training data in the same order, and its metrics are of the data
+        held out then. Fingerprints are of the content alone: data that was copied or moved is the same data.
+        """
+        if self._changed(fingerprints, "train"):
+            raise RegardError(
+                f"The training data of '{self.folder.path}' has changed since the run was started.",
+                "A run continues where it stopped, in the same order of the same data.",
+                f"Restore the data; or start a new run from what this one has learned: --from {self.folder.path}",
+            )
+        for split in ("valid", "test"):
+            self.notice_change(fingerprints, split)
+        self.folder.write_json(DATA, {"format": FINGERPRINTS, **fingerprints})
+
+    def notice_change(self, fingerprints: Mapping[str, str], split: str) -> None:
+        """Say so if a split is not what it was when the run was trained."""
+        if self._changed(fingerprints, split):
+            console.warn(
+                f"The {SHOWN_AS[split]} data of '{self.folder.path}' has changed since the run was trained: metrics are "
+                "not comparable, and some of it may have been trained on."
+            )
+
+    def _changed(self, fingerprints: Mapping[str, str], split: str) -> bool:
+        """Runs of earlier versions have no fingerprints, or others, and are not judged."""
+        before = self.folder.read_json(DATA) if (self.folder.path / DATA).exists() else {}
+        return before.get("format") == FINGERPRINTS and before.get(split) != fingerprints[split]
+
+    def picture(self, name: str, files: FileList | None, split: str) -> Path:
+        """Where to draw what an evaluation shows. That of the run's own test is not overwritten by any other."""
+        other = f"-{Path(str(files[0])).name.partition('.')[0]}" if files else f"-{split}"
+        return self.folder.plots / f"{name}{'' if other == '-test' and not files else other}.png"
+
+
+def must_have_no_files(files: Sequence[Any] | None, what: str, why: str) -> None:
+    """A clear error where a task is scored on its own data only."""
+    if files:
+        raise UsageError(what, why, "Leave the files out.")
