@@ -15,9 +15,9 @@ import time
 
 import torch
 
-from regard.settings import DecodingSettings, ModelSettings
 from regard.decoding.generate import generate
 from regard.models.causal import Causal
+from regard.settings import CausalModel, GenerationSettings
 
 
 @torch.inference_mode()
@@ -32,7 +32,7 @@ def without_cache(model: Causal, tokens: int) -> tuple[list[int], float]:
 
 def with_cache(model: Causal, tokens: int, temperature: float = 0.0) -> tuple[list[int], float]:
     started = time.perf_counter()
-    settings = DecodingSettings(max_tokens=tokens, temperature=temperature)
+    settings = GenerationSettings(max_tokens=tokens, temperature=temperature)
     found = [w.token for w in generate(model, [[5]], settings, context=tokens + 2, end=2, never=(0, 1, 2))]
     return found, time.perf_counter() - started
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     torch.manual_seed(1)
-    settings = ModelSettings(
+    settings = CausalModel(
         layers=4,
         width=256,
         heads=4,

@@ -24,23 +24,21 @@ import time
 
 import torch
 
-from regard.settings import ModelSettings
-from regard.evaluation.cost import NaiveConvolution
 from regard.layers.attention import Attention
 from regard.layers.context import Context
 from regard.layers.convolution import long_convolution
 from regard.layers.hyena import Hyena
-from regard.layers.streaming import TiledConvolution
+from regard.layers.streaming import NaiveConvolution, TiledConvolution
+from regard.settings import ModelSettings
 
 
 def settings(width: int, length: int, mixer: str) -> ModelSettings:
-    return ModelSettings(
-        width=width, heads=max(1, width // 64), positions="none", mixer=mixer, hyena_filter_length=length
-    )
+    model = ModelSettings(width=width, heads=max(1, width // 64), positions="none", mixer=mixer)
+    return model.for_length(length)
 
 
 def whole(length: int, device: str) -> Context:
-    return Context.of(None, torch.arange(length, device=device)[None], causal=True)
+    return Context.build(None, torch.arange(length, device=device)[None], causal=True)
 
 
 def captured(layer: torch.nn.Module, width: int, length: int):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
@@ -46,27 +46,28 @@ def bench(
     regard bench mixers --lengths 256,1024,4096 --mixers attention,hyena
     """
     if what not in BENCHES:
-        raise UsageError(f"'{what}' cannot be measured.", "It is no benchmark.", did_you_mean(what, BENCHES))
-    asked, names = _lengths(lengths), _mixers(mixers)
+        raise UsageError(f"'{what}' cannot be measured.", "There is no such benchmark.", did_you_mean(what, BENCHES))
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise UsageError(f"There is no device '{device}'.", "Nothing can run on it.", "Use auto, cpu, cuda or cuda:1.")
+    asked = _lengths(lengths)
     from regard.evaluation import bench as benchmark
+    from regard.explain.costs import draw_costs
 
     request = benchmark.Request(
-        mixers=names,
+        mixers=_mixers(mixers, benchmark.known_mixers()),
         lengths=asked,
         out=out,
         width=width,
         heads=heads,
         batch=batch,
-        window=window,
+        own={"local": {"window": window}},
         rounds=rounds,
         seconds=seconds,
         decode=decode,
         compile=compile_layers,
         device=device,
     )
-    content, shown = benchmark.run(request)
+    content, shown = benchmark.run(request, draw_costs)
     show(content, as_json, lambda _: shown)
 
 
@@ -76,7 +77,7 @@ def _lengths(text: str) -> list[int]:
     for word in text.split(","):
         if not word.strip().isdecimal() or int(word) < 2:
             raise UsageError(
-                f"'{word.strip()}' is no length of a sequence.",
+                f"'{word.strip()}' is not the length of a sequence.",
                 "--lengths takes whole numbers from 2 on, with commas between.",
                 "Use --lengths 256,512,1024, say.",
             )
@@ -84,11 +85,8 @@ def _lengths(text: str) -> list[int]:
     return sorted(found)
 
 
-def _mixers(text: str) -> list[str]:
+def _mixers(text: str, known: list[str]) -> list[str]:
     """The mixers in the order asked for; all of them if none is named."""
-    from regard.settings import Mixer
-
-    known = ["attention", "unfused", *(name for name in get_args(Mixer) if name != "attention")]
     names = [word.strip() for word in text.split(",")] if text.strip() else known
     for name in names:
         if name not in known:

@@ -39,6 +39,7 @@ from regard.files import write_atomically
 from regard.hardware import Hardware, environment, out_of_memory
 from regard.layers.mixer import Decoding
 from regard.settings import SystemSettings
+from regard.tables import markdown_table, text_table
 
 SHORTEST = 16  # where the approach to the first length begins
 ROOM = 0.7  # of the memory that is free, what a pass may take by prediction
@@ -300,7 +301,6 @@ def _ratios(costs: Costs, name: str, other: str) -> list[dict[str, float]]:
 
 def _sections(costs: Costs, grown: Mapping[str, Mapping[str, Growth]], as_markdown: bool) -> list[str]:
     """Each table under its title, and what must be said about it."""
-    table = _markdown if as_markdown else _aligned
     titles = {
         "time": "Forward + backward, milliseconds",
         "memory": "Memory of forward + backward, megabytes",
@@ -308,17 +308,22 @@ def _sections(costs: Costs, grown: Mapping[str, Mapping[str, Growth]], as_markdo
         "state": "Remembered while decoding, megabytes",
     }
     sections = []
+
+    def add(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        align = ">" * (1 + len(head))
+        table = markdown_table if as_markdown else text_table
+        sections.append((f"## {title}\n\n" if as_markdown else f"{title}\n") + table(["length", *head], rows, align))
+
     for what, title in titles.items():
         curves: dict[str, Points] = getattr(costs, what)
         if any(curves.values()):
-            rows = [*_by_length(curves), _exponents(curves, grown[what])]
-            sections += [_heading(title, as_markdown) + "\n" + table(["length", *curves], rows)]
+            exponents = ["grows as", *(str(grown[what].get(name, "–")) for name in curves)]
+            add(title, list(curves), [*_by_length(curves), exponents])
     for name, other in _comparisons(costs):
         ratios = _ratios(costs, name, other)
         measured = [what for what in titles if any(what in row for row in ratios)]
         rows = [[f"{row['length']:,}", *(_figure(row.get(what)) for what in measured)] for row in ratios]
-        title = f"{other.capitalize()} over {name}: above 1, {name} costs less"
-        sections += [_heading(title, as_markdown) + "\n" + table(["length", *measured], rows)]
+        add(f"{other.capitalize()} over {name}: above 1, {name} costs less", measured, rows)
     begin = "- " if as_markdown else ""
     return [*sections, "\n".join(begin + remark for remark in _remarks(costs, grown))]
 
@@ -329,10 +334,6 @@ def _by_length(curves: Mapping[str, Points]) -> list[list[str]]:
     return [[f"{length:,}", *(_figure(costs[name].get(length)) for name in curves)] for length in lengths]
 
 
-def _exponents(curves: Mapping[str, Points], grown: Mapping[str, Growth]) -> list[str]:
-    return ["grows as", *(str(grown.get(name, "–")) for name in curves)]
-
-
 def _remarks(costs: Costs, grown: Mapping[str, Mapping[str, Growth]]) -> list[str]:
     ranges = {(rate.first, rate.last) for rates in grown.values() for rate in rates.values()}
     remarks = [f"{name} stops: {why}." for name, why in costs.stopped.items()]
@@ -340,10 +341,8 @@ def _remarks(costs: Costs, grown: Mapping[str, Mapping[str, Growth]]) -> list[st
         shown = ", ".join(f"{first:,} to {last:,}" for first, last in sorted(ranges))
         remarks += [f"Exponents: least squares in log-log over the upper half of a column, at least three ({shown})."]
     if costs.steps:
-        tokens = Decoding.tokens
-        remarks += [
-            f"Decoding: the last {tokens} tokens of a text this long, or all. What comes before them is read at once."
-        ]
+        last = f"Decoding: the last {Decoding.tokens} tokens of a text this long, or all."
+        remarks += [f"{last} What comes before them is read at once."]
         remarks += [
             remark for name in costs.passes if name in costs.steps and (remark := mixer_class(name).decoding_remark)
         ]
@@ -364,21 +363,6 @@ def _ways_of_running(costs: Costs) -> Iterator[str]:
             together.setdefault(" or ".join(sorted(ways)), []).append(name)
     for ways_shown, names in together.items():
         yield f"{', '.join(names)}: {ways_shown}"
-
-
-def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    lines = [[f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)] for row in [head, *rows]]
-    return "\n".join("  ".join(line) for line in lines)
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |" for row in [head, *rows]]
-    return "\n".join(["", lines[0], "|" + " --: |" * len(head), *lines[1:]])
-
-
-def _heading(title: str, as_markdown: bool) -> str:
-    return f"## {title}" if as_markdown else title
 
 
 def _sentence(text: str) -> str:

@@ -9,7 +9,7 @@ those counts `negatives` / K: the same loss in expectation, with far fewer rows 
 The context of a word is the `left` words before and the `right` words after it. A row is running text, so
 the sums of all its contexts are one product with a matrix of zeros and ones.
 
-One thing is no gradient. As in word2vec's C code and in gensim, every word of the context receives the whole
+One thing is not a gradient. As in word2vec's C code and in gensim, every word of the context receives the whole
 error of the mean, not its share of it, so that words in wide windows learn as much as in narrow ones. On
 IMDB reviews 51 % of gensim's neighbours are found with the true gradient, 71 % with this rule; two
 runs of gensim share 75 %.

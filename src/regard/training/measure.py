@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.hardware import Hardware
 from regard.training.loss import AnyBatch, cross_entropy
 
-LARGEST_EXPONENT = 700.0  # e to more than that is not a float
+LARGEST_EXPONENT = 700.0  # e to more than that overflows
 
 
 @dataclass(frozen=True)
