@@ -185,7 +185,7 @@ def test_labels_count_for_nothing_where_training_has_none(photos):
     assert (splits.test.labels_N == -1).all() and len(splits.test) == 7
 
 
-def test_one_class_is_no_task_for_a_classifier(photos):
+def test_one_class_is_not_a_task_for_a_classifier(photos):
     photos.add("dog", range(5))
     splits = photos.splits(held_out=0.0)
     assert "'dog'" in error_of(must_have_classes, splits).what

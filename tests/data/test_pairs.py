@@ -52,7 +52,7 @@ def test_reading_twice_gives_the_same(tmp_path):
 @pytest.mark.parametrize(
     "form", [{"end": "\r\n"}, {"start": b"\xef\xbb\xbf"}, {"end": "\r\n", "start": b"\xef\xbb\xbf"}]
 )
-def test_windows_line_ends_and_a_byte_order_mark_are_no_part_of_the_text(tmp_path, form):
+def test_windows_line_ends_and_a_byte_order_mark_are_not_part_of_the_text(tmp_path, form):
     write_aligned(tmp_path, **form)
     assert list(read_aligned(tmp_path / "train.en", tmp_path / "train.de")) == PAIRS
 

@@ -98,7 +98,7 @@ def test_another_text_tokenizer_or_start_goes_to_another_folder(tmp_path):
     assert len(list((cache / "prepared").iterdir())) == 4
 
 
-# --- Bytes that are no UTF-8 -----------------------------------------------------------------------------
+# --- Bytes that are not UTF-8 -----------------------------------------------------------------------------
 
 NO_TEXT = b"a good beginning \xff\xfe and more"
 
@@ -171,7 +171,7 @@ def test_other_texts_labels_or_classes_go_to_another_folder(tmp_path):
     assert len(list((cache / "prepared").iterdir())) == 4
 
 
-def test_a_label_that_is_no_class_is_named_with_the_classes_and_its_text(tmp_path):
+def test_a_label_that_is_not_a_class_is_named_with_the_classes_and_its_text(tmp_path):
     with pytest.raises(RegardError) as caught:
         tokenise_labelled(labelled(tmp_path), BYTES, ["music", "sport"], tmp_path / "cache")
     assert caught.value.what == "The label 'food' does not occur in the training data."

@@ -91,7 +91,7 @@ def test_ids_above_65535_are_kept(corpus):
     assert found.source.ids.max() > 2**16
 
 
-def test_small_vocabularies_take_two_bytes_an_id(corpus):
+def test_small_vocabularies_take_two_bytes_per_id(corpus):
     found = corpus.tokenise()
     (folder,) = corpus.folders()
     assert (folder / "source.ids").stat().st_size == 2 * int(found.source.lengths.sum())
