@@ -151,7 +151,9 @@ def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
                 "Resume without that change, or train again with another --out DIR.",
             )
     old, new = saved.model_dump(), asked.model_dump()
-    changed: dict[str, Any] = {section: new[section] for section in ("training", "decoding", "system") if section in new}
+    changed: dict[str, Any] = {
+        section: new[section] for section in ("training", "decoding", "system") if section in new
+    }
     if "data" in old:
         # The data is where it was, unless --data says that it has moved.
         changed["data"] = (
