@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import resource
 import subprocess
@@ -11,9 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+
+from fork_server import ForkServer
 
 REGARD = str(Path(sys.executable).parent / "regard")
 PATIENCE = 300  # seconds; reached only when something hangs
+PIPE_SIZE = 2**16
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,44 @@ def regard(
     limits: dict[int, int] | None = None,
     code: int = 0,
 ) -> Result:
-    """Run one verb to its end; its exit code must be `code`. `limits` is of resources: {RLIMIT_AS: 2**32}."""
-    with running(*arguments, stdin=subprocess.PIPE, cwd=cwd, limits=limits) as process:
-        result = finish(process, stdin.encode() if isinstance(stdin, str) else stdin)
-    assert result.code == code, result.stderr
+    """Run one verb to its end; its exit code must be `code`. `limits` is of resources: {RLIMIT_FSIZE: 1000}.
+
+    It runs in a fork of a process that has the imports done; `running` starts the installed command.
+    """
+    content = stdin.encode() if isinstance(stdin, str) else stdin
+    assert len(content) <= PIPE_SIZE, "a pipe that nobody reads yet does not hold more"
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    with open(reader), TemporaryFile() as stdout, TemporaryFile() as stderr:
+        ended = fork_server().run(
+            [REGARD, *map(str, arguments)],
+            (reader, stdout.fileno(), stderr.fileno()),
+            cwd or Path.cwd(),
+            environment(),
+            limits or {},
+            PATIENCE,
+        )
+        texts = []
+        for stream in (stdout, stderr):
+            stream.seek(0)
+            texts.append(stream.read().decode())
+    return checked(Result(ended, *texts), code)
+
+
+@functools.cache
+def fork_server() -> ForkServer:
+    """One for each process that runs tests."""
+    server = ForkServer(environment())
+    atexit.register(server.close)
+    return server
+
+
+def checked(result: Result, code: int | None = None) -> Result:
+    """A result fit to be seen by a user, with the exit code that was expected."""
+    assert "Traceback" not in result.stderr, result.stderr
+    assert "\x1b" not in result.stdout + result.stderr, "escape codes where there is no terminal"
+    assert code in (None, result.code), result.stderr
     return result
 
 
@@ -73,12 +113,9 @@ def running(
         process.communicate()
 
 
-def finish(process: subprocess.Popen[bytes], stdin: bytes | None = None) -> Result:
-    stdout, stderr = process.communicate(stdin, timeout=PATIENCE)
-    result = Result(process.returncode, stdout.decode(), stderr.decode())
-    assert "Traceback" not in result.stderr, result.stderr
-    assert "\x1b" not in result.stdout + result.stderr, "escape codes where there is no terminal"
-    return result
+def finish(process: subprocess.Popen[bytes]) -> Result:
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    return checked(Result(process.returncode, stdout.decode(), stderr.decode()))
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
