@@ -1,91 +1,34 @@
 """A process that has imported all that is heavy, and forks into a `regard` command whenever it is asked to.
 
-Importing torch takes two seconds, and the tests give some three hundred commands. A fork is a process of its own, with
-its own arguments, standard streams, folder, environment, limits and exit code, but it finds the imports done.
+Importing torch takes two seconds, and the tests give some four hundred commands. A fork finds the imports done, and is
+otherwise a process like any other: with its own arguments, standard streams, folder, environment, limits and exit code.
 
-This file is both ends: `ForkServer` in the tests, and below it what runs in the server. The server runs one command at
-a time, has no threads, and ends with the process that started it.
+`fork_client.py` asks for one, and stands in for it. This server has no threads, and ends, with all its forks, when its
+standard input does: with the process that started it, however that ends.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
 import os
 import pkgutil
 import resource
-import select
+import selectors
 import signal
 import socket
-import struct
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
+
+from fork_client import NUMBER
 
 # What verbs import from other packages only when they need it.
 LIBRARIES = ["numpy", "torch", "scipy.stats", "sacrebleu", "tokenizers", "safetensors.torch", "PIL.Image"]
 LIBRARIES += ["matplotlib.pyplot", "matplotlib.backends.backend_agg", "sklearn.linear_model", "sklearn.svm"]
 LIBRARIES += ["sklearn.feature_extraction.text", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.datasets"]
-
-NUMBER = struct.Struct("i")
-
-
-class ForkServer:
-    """The tests' end: starts the server, and asks it for one command after the other."""
-
-    def __init__(self, environment: dict[str, str]):
-        self.channel, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,  # Ctrl-C reaches the tests, and the server through them
-            )
-
-    def run(
-        self,
-        arguments: list[str],
-        streams: tuple[int, int, int],
-        cwd: Path,
-        environment: dict[str, str],
-        limits: dict[int, int],
-        patience: float,
-    ) -> int:
-        """The exit code of a command; negative, as of `Popen`, if a signal ended it."""
-        request = {"arguments": arguments, "cwd": str(cwd), "environment": environment, "limits": [*limits.items()]}
-        message = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(self.channel, [message], streams)
-        self.channel.sendall(message[sent:])
-        pid = self._number()
-        self.channel.settimeout(patience)
-        try:
-            return self._number()
-        except BaseException:
-            self.channel.settimeout(None)
-            os.kill(pid, signal.SIGKILL)
-            self._number()
-            raise
-        finally:
-            self.channel.settimeout(None)
-
-    def _number(self) -> int:
-        content = self.channel.recv(NUMBER.size, socket.MSG_WAITALL)
-        assert content, "the fork server has ended"
-        number: int = NUMBER.unpack(content)[0]
-        return number
-
-    def close(self) -> None:
-        self.channel.close()
-        self.process.wait()
-
-
-# ---------------------------------------------------------------- in the server
 
 
 def preload() -> None:
@@ -103,45 +46,77 @@ def preload() -> None:
     gc.freeze()  # so that a collection in a fork does not copy the pages of all that was imported
 
 
-def serve(channel: socket.socket) -> None:
-    """Fork for each request. Returns in the forks only, when they are what the command is to run in."""
+def serve(listener: socket.socket) -> None:
+    """Fork for each connection. Returns in the forks only, which are then what the command is to run in."""
     awake, wake = os.pipe()
+    os.set_blocking(awake, False)
     os.set_blocking(wake, False)
-    while True:
-        message, streams, _, _ = socket.recv_fds(channel, 2**16, 3)
-        while message and not message.endswith(b"\n"):
-            message += channel.recv(2**16)
-        if not message:
-            sys.exit()
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            channel.close()
-            os.close(awake)
-            os.close(wake)
-            become(json.loads(message), streams)
-            return
-        for stream in streams:
-            os.close(stream)
-        channel.sendall(NUMBER.pack(pid))
-        channel.sendall(NUMBER.pack(wait_for(pid, awake, channel)))
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # so that a byte comes through the pipe
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    clients: dict[int, socket.socket] = {}  # by the process that runs for them
+    with selectors.DefaultSelector() as selector:
+        for source in (sys.stdin.fileno(), awake, listener):
+            selector.register(source, selectors.EVENT_READ)
+        while True:
+            ready = [key.fileobj for key, _ in selector.select()]
+            if sys.stdin.fileno() in ready:
+                for pid in clients:
+                    os.kill(pid, signal.SIGKILL)
+                sys.exit()
+            if awake in ready:
+                os.read(awake, 2**10)
+                report_ended(clients, selector)
+            for pid, client in clients.items():
+                if client in ready:  # a client has nothing more to say: it was killed
+                    os.kill(pid, signal.SIGKILL)
+                    selector.unregister(client)
+            if listener in ready:
+                client, _ = listener.accept()
+                if not (asked := receive(client)):
+                    client.close()
+                    continue
+                pid = os.fork()
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for inherited in (client, listener, *clients.values()):
+                        inherited.close()
+                    os.close(awake)
+                    os.close(wake)
+                    become(*asked)
+                    return
+                for stream in asked[1]:
+                    os.close(stream)
+                clients[pid] = client
+                tell(client, pid)
+                selector.register(client, selectors.EVENT_READ)
 
 
-def wait_for(pid: int, awake: int, channel: socket.socket) -> int:
-    """The exit code of a fork, which is killed if those who asked for it are gone."""
-    while True:
-        ready, _, _ = select.select([awake, channel], [], [])
-        if channel in ready:  # nothing is sent while a command runs: this is the end
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            sys.exit()
-        os.read(awake, 2**10)
+def report_ended(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
+    """Tell those whose command has ended its exit code: negative, as of `Popen`, after a signal."""
+    for pid, client in list(clients.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status)
+            del clients[pid]
+            if client in selector.get_map():
+                selector.unregister(client)
+                tell(client, os.waitstatus_to_exitcode(status))
+            client.close()
+
+
+def tell(client: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # it may have been killed
+        client.sendall(NUMBER.pack(number))
+
+
+def receive(client: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """What a client asks for, with its standard streams; nothing if it was killed before it could."""
+    message, streams, _, _ = socket.recv_fds(client, 2**16, 3)
+    while not message.endswith(b"\n"):
+        if not (more := client.recv(2**16)):
+            return None
+        message += more
+    return json.loads(message), streams
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
@@ -149,19 +124,21 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    os.chdir(request["cwd"])
+    os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = request["arguments"]
-    for what, most in request["limits"]:
-        resource.setrlimit(what, (most, most))
+    sys.executable = request["executable"]
+    for what, limits in request["limits"]:
+        resource.setrlimit(what, limits)
 
 
 if __name__ == "__main__":
-    os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
+    del sys.path[0]  # this folder, which the command does not see
     exit_code = 1  # as after a traceback
-    # Registered first, it is called last. To take down all that was imported would take longer than most commands.
+    # Registered first, it is called last. Clearing away all that was imported would take longer than most commands.
     atexit.register(lambda: (sys.stdout.flush(), sys.stderr.flush(), os._exit(exit_code)))
+    os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
     preload()
     serve(socket.socket(fileno=int(sys.argv[1])))
     from regard.cli import main
