@@ -42,13 +42,18 @@ def regard(
     stdin: str | bytes = b"",
     cwd: Path | None = None,
     limits: dict[int, int] | None = None,
+    before: str = "",
     code: int = 0,
 ) -> Result:
     """Run one verb to its end; its exit code must be `code`. `limits` is of resources: {RLIMIT_FSIZE: 1000}.
 
-    It runs in a fork of a process that has the imports done, see `fork_server.py`.
+    It runs in a fork of a process that has the imports done, see `fork_server.py`. `before` is Python that is run in
+    the fork first, see `when`.
     """
-    with running(*arguments, stdin=subprocess.PIPE, cwd=cwd, limits=limits, program=forked_regard()) as process:
+    variables = {"BEFORE_REGARD": before} if before else {}
+    with running(
+        *arguments, stdin=subprocess.PIPE, cwd=cwd, limits=limits, variables=variables, program=forked_regard()
+    ) as process:
         result = finish(process, stdin.encode() if isinstance(stdin, str) else stdin)
     assert result.code == code, result.stderr
     return result
@@ -60,6 +65,7 @@ def running(
     stdin: int = subprocess.DEVNULL,
     cwd: Path | None = None,
     limits: dict[int, int] | None = None,
+    variables: dict[str, str] | None = None,
     program: Path = REGARD,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A verb at work, that does not outlive the test; the installed command unless `program` says otherwise."""
@@ -74,7 +80,7 @@ def running(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=cwd,
-        env=environment(),
+        env=environment() | (variables or {}),
         preexec_fn=limit if limits else None,
     )
     try:
@@ -82,6 +88,23 @@ def running(
     finally:
         process.kill()
         process.communicate()
+
+
+def when(event: str, path: str, then: str) -> str:
+    """Python for `before`: the first time that an audit event (open, os.rename) concerns a path, `then` is run.
+
+    So a signal comes at a moment of the training, not of the clock.
+    """
+    return f"""
+import os, signal, sys
+waiting = True
+def look(event, arguments):
+    global waiting
+    if waiting and event == {event!r} and {path!r} in str(arguments):
+        waiting = False
+        {then}
+sys.addaudithook(look)
+"""
 
 
 def finish(process: subprocess.Popen[bytes], stdin: bytes | None = None) -> Result:

@@ -50,7 +50,8 @@ def main(address: str, program: str, executable: str, *arguments: str) -> None:
             os.close(stream)  # the reader of a pipe sees its end when the command closes it
         code = NUMBER.unpack(server.recv(NUMBER.size))[0]
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL cannot be handled anyway
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 

@@ -26,7 +26,7 @@ from typing import Any
 from fork_client import NUMBER
 
 # What verbs import from other packages only when they need it.
-LIBRARIES = ["numpy", "torch", "scipy.stats", "sacrebleu", "tokenizers", "safetensors.torch", "PIL.Image"]
+LIBRARIES = ["numpy", "torch", "torch._dynamo", "scipy.stats", "sacrebleu", "tokenizers", "safetensors.torch", "PIL.Image"]
 LIBRARIES += ["matplotlib.pyplot", "matplotlib.backends.backend_agg", "sklearn.linear_model", "sklearn.svm"]
 LIBRARIES += ["sklearn.feature_extraction.text", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.datasets"]
 
@@ -141,6 +141,7 @@ if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
     preload()
     serve(socket.socket(fileno=int(sys.argv[1])))
+    exec(os.environ.get("BEFORE_REGARD", ""), {})  # what a test wants to happen in the fork, at some moment
     from regard.cli import main
 
     try:
