@@ -11,7 +11,7 @@ MOVED = {
     "model.hyena_filter_length": "model.hyena.filter_length",
     "model.hyena_filter_bands": "model.hyena.filter_bands",
     "model.hyena_filter_width": "model.hyena.filter_width",
-    "model.window": "model.local.window",  # not with model.stages: a Swin still has it
+    "model.window": "model.local.window",  # an image classifier still has it, for Swin
     "training.muon_learning_rate": "training.muon.learning_rate",
     "training.muon_momentum": "training.muon.momentum",
 }
@@ -37,7 +37,7 @@ def upgrade(
     for old, new in MOVED.items():
         section, _, key = old.partition(".")
         values = tree.get(section)
-        if not isinstance(values, dict) or key not in values or (key == "window" and _is_swin(whole, tree)):
+        if not isinstance(values, dict) or key not in values or (key == "window" and _is_of_swin(whole, tree)):
             continue
         _, part, name = new.split(".")
         value = values.pop(key)
@@ -58,6 +58,7 @@ def upgrade(
     return tree
 
 
-def _is_swin(whole: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+def _is_of_swin(whole: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     models = [tree["model"] for tree in (whole, changes) if isinstance(tree.get("model"), dict)]
-    return whole.get("task") == "classify-image" and any(model.get("stages") for model in models)
+    local = any(model.get("mixer") == "local" for model in models) and not any(model.get("stages") for model in models)
+    return whole.get("task") == "classify-image" and not local

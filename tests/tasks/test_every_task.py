@@ -1,0 +1,237 @@
+"""What every registered task promises: it trains, resumes to the byte, moves, loads, and refuses what is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+
+import regard
+from kinds import KINDS, Kind
+from regard import registry
+from regard.data.batch import Batch, DataState
+from regard.errors import Interrupted, RegardError, UsageError
+from regard.recipes import flat, starter_recipe
+from regard.run import open_run, read_recipe, require
+from regard.training.loop import Trainer
+
+every_task = pytest.mark.parametrize("task", registry.names("tasks"))
+with_data = pytest.mark.parametrize("task", [name for name, kind in KINDS.items() if kind.data])
+
+
+def data_of(kind: Kind, request: pytest.FixtureRequest) -> Path | None:
+    return request.getfixturevalue(kind.data) if kind.data else None
+
+
+@pytest.fixture
+def run(task: str, request: pytest.FixtureRequest, made_once: Callable[..., Path]) -> Path:
+    """A finished run of the task, trained once."""
+    kind = KINDS[task]
+    data = data_of(kind, request)
+    return made_once(f"tiny-{task}", lambda out: regard.train(kind.recipe, *kind.overrides, out=out, data=data))
+
+
+def metrics_of(run: Path) -> dict[str, float]:
+    return json.loads((run / "summary.json").read_text())["metrics"]
+
+
+def batches(task: Any, state: DataState, count: int) -> list[tuple[Batch, DataState]]:
+    return list(itertools.islice(task.stream.batches(state), count))
+
+
+@every_task
+def test_it_is_tested_at_all(task):
+    assert task in KINDS, f"add a tiny training of '{task}' to tests/tasks/kinds.py"
+
+
+# ---------------------------------------------------------------- training
+
+
+@every_task
+def test_it_leaves_a_run_folder_with_all_that_is_promised(task, run):
+    assert {path.name for path in run.iterdir()} >= {
+        "config.toml",
+        "config.json",
+        "model.safetensors",
+        "metrics.jsonl",
+        "summary.json",
+        "environment.json",
+        "README.md",
+        "plots",
+        "checkpoints",
+    }
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["task"], summary["steps"]) == (task, 8)
+    assert set(registry.load("tasks", task).about.metrics[:1]) <= set(summary["metrics"])
+    assert all(command.split()[0] in ("regard", "echo") for command in summary["next"])
+    assert (run / "plots" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    for path in (path for path in run.rglob("*") if path.is_file()):
+        if path.suffix == ".safetensors":
+            with safe_open(path, "pt") as file:
+                assert file.keys()
+        else:  # a pickle starts with its protocol; torch.save makes a zip
+            assert not path.read_bytes().startswith((b"\x80", b"PK\x03\x04")), path
+
+
+@every_task
+def test_stopped_and_resumed_it_gives_the_same_bytes(task, run, request, tmp_path, monkeypatch):
+    kind = KINDS[task]
+    update = Trainer._update
+
+    def stop_at_six(self, step, batch):
+        self.stop_asked = step == 6  # between two regular checkpoints
+        return update(self, step, batch)
+
+    arguments = {"out": tmp_path / "stopped", "data": data_of(kind, request)}
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Trainer, "_update", stop_at_six)
+        regard.train(kind.recipe, *kind.overrides, **arguments)
+    resumed = regard.train(kind.recipe, *kind.overrides, **arguments, resume=True)
+    assert (resumed / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+    assert metrics_of(resumed) == metrics_of(run)
+    steps = [[json.loads(line)["step"] for line in (each / "metrics.jsonl").open()] for each in (resumed, run)]
+    assert steps[0] == steps[1]
+
+
+@every_task
+def test_from_any_state_on_the_same_batches_come(task, run, request):
+    kind = KINDS[task]
+    opened = open_run(run, data_of(kind, request))
+    opened.hardware = regard.load(run).hardware
+    opened.prepare()
+    first = batches(opened, DataState(), 12)
+    for at in (0, 3, 10):
+        [(batch, state)] = batches(opened, first[at][1], 1)
+        expected, after = first[at + 1]
+        assert state == after
+        for own, other in zip(batch.tensors(), expected.tensors(), strict=True):
+            assert own.equal(other)
+
+
+@every_task
+def test_it_cannot_be_resumed_with_another_seed(task, run, request):
+    kind = KINDS[task]
+    with pytest.raises(UsageError, match="seed = 2"):
+        regard.train(kind.recipe, *kind.overrides, "seed=2", out=run, data=data_of(kind, request), resume=True)
+
+
+# ---------------------------------------------------------------- a loaded run
+
+
+@every_task
+def test_loaded_it_scores_what_its_summary_says(task, run):
+    loaded = regard.load(run)
+    assert type(loaded) is registry.load("tasks", task)
+    metrics = loaded.evaluate(**KINDS[task].evaluate).metrics
+    shared = metrics.keys() & metrics_of(run).keys()
+    assert registry.load("tasks", task).about.metrics[0] in shared
+    assert {name: metrics_of(run)[name] for name in shared} == pytest.approx({name: metrics[name] for name in shared})
+
+
+@every_task
+def test_its_settings_survive_writing_and_reading(task, run, request):
+    kind = KINDS[task]
+    given, kept = read_recipe(kind.recipe, kind.overrides, data_of(kind, request)), open_run(run).settings
+    assert flat(kept) == flat(given)
+
+
+@every_task
+def test_an_ability_that_it_does_not_have_is_refused_and_its_own_verb_named(task, run):
+    opened = open_run(run)
+    missing = next(name for name in ("translate", "fill") if not hasattr(opened, name))
+    with pytest.raises(UsageError) as caught:
+        require(opened, missing)
+    assert opened.about.noun in caught.value.what
+    assert f"regard {opened.about.verb} {run}" in caught.value.fix
+
+
+# ---------------------------------------------------------------- data
+
+
+@with_data
+def test_changed_data_is_noticed_and_moved_data_is_the_same(task, request, tmp_path, capsys):
+    kind, run = KINDS[task], tmp_path / "run"
+    data, moved = tmp_path / "data", tmp_path / "elsewhere"
+    shutil.copytree(request.getfixturevalue(kind.data), data)
+    regard.train(kind.recipe, *kind.overrides, out=run, data=data)
+    data.rename(moved)
+    regard.train(kind.recipe, *kind.overrides, "training.steps=12", out=run, data=moved, resume=True)
+    regard.load(run).evaluate(**kind.evaluate)
+    assert "changed" not in capsys.readouterr().err
+
+    if kind.test != kind.train:
+        kind.spoil(moved / kind.test)
+        regard.load(run).evaluate(**kind.evaluate)
+        assert "test data" in (said := " ".join(capsys.readouterr().err.split())) and "has changed" in said
+
+    kind.spoil(moved / kind.train)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(RegardError, match=r"training data of .* has changed"):
+        regard.train(kind.recipe, *kind.overrides, "training.steps=16", out=run, data=moved, resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@with_data
+def test_missing_data_is_named_and_nothing_is_left(task, tmp_path):
+    kind = KINDS[task]
+    with pytest.raises(RegardError) as caught:
+        regard.train(kind.recipe, *kind.overrides, kind.missing, out=tmp_path / "run", data=tmp_path)
+    assert "no" in caught.value.what and "missing" in caught.value.what
+    assert not list(tmp_path.iterdir())
+
+
+@every_task
+def test_doctor_can_examine_its_data(task, request):
+    kind = KINDS[task]
+    settings = read_recipe(kind.recipe, kind.overrides, data_of(kind, request))
+    figures, advice = registry.load("tasks", task).examine(settings)
+    assert figures
+    assert all(isinstance(line, str) and line for line in advice)
+
+
+# ---------------------------------------------------------------- settings
+
+
+@every_task
+def test_a_setting_that_it_does_not_have_is_refused(task):
+    kind = KINDS[task]
+    for setting, says in (("training.stepz=3", "Did you mean 'steps'?"), ("xxqqxx.a=1", "Valid names")):
+        with pytest.raises(UsageError) as caught:
+            read_recipe(kind.recipe, [setting])
+        assert says in caught.value.fix
+
+
+@every_task
+def test_its_starter_recipe_is_complete_commented_and_its_own(task, tmp_path):
+    text = starter_recipe(task)
+    tree = tomllib.loads(text)
+    assert tree["task"] == task
+    starter = registry.load("tasks", task).about.starter
+    for name, section in read_recipe(starter).sections().items():
+        assert set(type(section).model_fields) <= set(tree[name]), name
+    tables = {f"[{name}.{table}]" for name, values in tree.items() if isinstance(values, dict) for table in values}
+    lines = [line for line in text.split("\n[", 1)[1].splitlines() if " = " in line]
+    commented = [line for line in lines if len(line.partition(" # ")[2]) > 5]
+    assert len(lines) - len(commented) <= sum(text.count(table) for table in tables), "but for tables of idle parts"
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    own = [f"data.root={tmp_path}"] if "data" in tree else []
+    assert read_recipe(str(tmp_path / "mine.toml")) == read_recipe(starter, [*own, "recipe=mine"])
+
+
+def test_an_unknown_task_is_an_error_everywhere(tmp_path):
+    (tmp_path / "mine.toml").write_text('task = "sing"\n')
+    with pytest.raises(UsageError, match="'task' cannot be 'sing'"):
+        read_recipe(str(tmp_path / "mine.toml"))
+    with pytest.raises(UsageError, match="no task 'sing'"):
+        registry.load("tasks", "sing")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine.toml").rename(tmp_path / "run" / "config.toml")
+    with pytest.raises(UsageError, match="'task' cannot be 'sing'"):
+        regard.load(tmp_path / "run")
