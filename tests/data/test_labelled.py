@@ -245,22 +245,6 @@ def test_no_training_data_and_lists_of_lists_are_errors(tmp_path):
     assert "list within a list" in error_of(labelled_splits, settings(tmp_path, train=[["a.tsv"], ["b.tsv"]])).what
 
 
-@pytest.mark.parametrize("named", [(), ("valid",), ("test",)])
-def test_what_is_not_named_is_held_out_of_train(tmp_path, named):
-    write(tmp_path, "a.tsv", as_tsv(MANY))
-    write(tmp_path, "b.tsv", as_tsv(EXAMPLES))
-    values = {name: ["b.tsv"] for name in named}
-    found = {
-        k: list(v) for k, v in labelled_splits(settings(tmp_path, train=["a.tsv"], held_out=0.1, **values)).items()
-    }
-    held = [name for name in ("valid", "test") if name not in named]
-    assert sorted(found["train"] + [example for name in held for example in found[name]]) == sorted(MANY)
-    for name in held:
-        assert 140 < len(found[name]) < 260
-    for name in named:
-        assert found[name] == EXAMPLES
-
-
 def test_equal_texts_never_straddle_and_stay_where_they_were(tmp_path):
     write(tmp_path, "a.tsv", as_tsv(MANY))
     write(tmp_path, "twice.tsv", as_tsv([*MANY, *(Example("other", text) for _, text in reversed(MANY))]))

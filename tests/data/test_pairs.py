@@ -11,7 +11,6 @@ import pytest
 from expect import error_of
 from regard.data.lines import LONGEST_LINE
 from regard.data.pairs import not_empty, pair_files, pair_source, pair_splits, read_aligned, read_tsv
-from regard.data.splits import Division
 from regard.settings import PairData
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("Größe 句子 🙂", "naïve Ωmega")]
@@ -216,49 +215,11 @@ def test_no_source_sentence_is_in_two_splits(divided):
     assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
 
 
-def test_the_shares_are_about_what_was_asked_for(divided):
-    # 4,000 sources at 10 %: a standard deviation is 0.5 %.
-    assert abs(len(divided["valid"]) / len(MANY) - 0.1) < 0.02
-    assert abs(len(divided["test"]) / len(MANY) - 0.1) < 0.02
-
-
 def test_the_order_of_the_file_is_kept_in_every_split(divided):
     index_of = {pair: index for index, pair in enumerate(MANY)}
     for pairs in divided.values():
         indices = [index_of[pair] for pair in pairs]
         assert indices == sorted(indices)
-
-
-def test_the_split_is_the_same_every_time_and_does_not_move_when_the_corpus_grows(tmp_path, divided):
-    train = write_aligned(tmp_path, "more", pairs=[("new", "neu"), *reversed(MANY)])
-    again = pair_splits(settings(tmp_path, train=train, held_out=0.1))
-    for name, pairs in divided.items():
-        assert set(pairs) <= set(again[name])
-
-
-def test_the_split_of_a_sentence_never_changes():
-    """A change here moves sentences of finished runs from test to train."""
-    division = Division(("valid", "test"), 0.2)
-    splits = [division.split(f"sentence {n}") for n in range(12)]
-    assert " ".join(splits) == "train valid test test valid train train train train train valid valid"
-
-
-@pytest.mark.parametrize("named", ["valid", "test"])
-def test_when_one_split_is_named_only_the_other_is_held_out(tmp_path, named):
-    train = write_aligned(tmp_path, pairs=MANY)
-    other = {"valid": "test", "test": "valid"}[named]
-    extra = {named: write_aligned(tmp_path, "extra", PAIRS)}
-    sources = pair_splits(settings(tmp_path, train=train, held_out=0.1, **extra))
-    assert list(sources[named]) == PAIRS
-    assert Counter([*sources["train"], *sources[other]]) == Counter(MANY)
-    assert abs(len(list(sources[other])) / len(MANY) - 0.1) < 0.02
-
-
-def test_nothing_is_held_out_when_both_are_named(tmp_path):
-    train = write_aligned(tmp_path, pairs=MANY)
-    extra = write_aligned(tmp_path, "extra", PAIRS)
-    sources = pair_splits(settings(tmp_path, train=train, valid=extra, test=extra, held_out=0.3))
-    assert list(sources["train"]) == MANY
 
 
 # --- The fingerprint -------------------------------------------------------------------------------------

@@ -66,17 +66,13 @@ class LabelledRows(PackedShape[TokenisedTexts, LabelledBatch]):
         tokens, segments, positions = np.zeros((3, self.rows, self.length), np.int64)
         labels = np.full((self.rows, self.length), LabelledBatch.nothing, np.int64)
         for samples, where in placements(rows):
-            taken = samples.take(where.samples)
-            lengths = self.lengths(taken)
-            starts = where.starts(lengths, self.length)
+            lengths = self.lengths(samples)
+            starts = where.mark(lengths, segments, positions)
             ends = starts + lengths - 1
-            every = spread(starts, lengths)
-            flat(segments)[every] = np.repeat(where.segment, lengths)
-            flat(positions)[every] = spread(np.zeros_like(lengths), lengths)
-            flat(tokens)[spread(starts + 1, taken.texts.lengths)] = taken.texts.ids
+            flat(tokens)[spread(starts + 1, samples.texts.lengths)] = samples.texts.ids
             flat(tokens)[starts] = START
             flat(tokens)[ends] = END
-            flat(labels)[ends if self.at_end else starts] = taken.classes
+            flat(labels)[ends if self.at_end else starts] = samples.classes
         return LabelledBatch(*(torch.from_numpy(array) for array in (labels, tokens, segments, positions)))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.packing import Rows, group_by_length
+from regard.data.ragged import spread
 from regard.data.stream import AnyBatch, Part, Stream
 
 WINDOW = 8_192  # samples packed together
@@ -141,34 +142,37 @@ def in_order(
 
 @dataclass(frozen=True)
 class Placement:
-    """Which samples go where: the row of each, and its segment within the row, from 1 on."""
+    """Where samples go: the row of each, and its segment within the row, from 1 on."""
 
-    samples: NDArray[np.int64]
     row: NDArray[np.int64]
     segment: NDArray[np.int64]
 
-    def starts(self, lengths: NDArray[np.int64], row_length: int) -> NDArray[np.int64]:
-        """Where in the flat rectangle each sample begins, if samples of these lengths follow one another in a row."""
+    def mark(
+        self, lengths: NDArray[np.int64], segments: NDArray[np.int64], positions: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Write the segments and positions of samples that take this many positions, one after the other in a row.
+
+        Returns where each begins in the flat rectangle.
+        """
         ends = np.cumsum(lengths)
         first_of_row = np.flatnonzero(self.segment == 1)
         row_starts = ends[first_of_row] - lengths[first_of_row]
         in_row = np.diff(np.append(first_of_row, len(lengths)))
-        return self.row * row_length + ends - lengths - np.repeat(row_starts, in_row)
+        starts = self.row * segments.shape[1] + ends - lengths - np.repeat(row_starts, in_row)
+        every = spread(starts, lengths)
+        flat(segments)[every] = np.repeat(self.segment, lengths)
+        flat(positions)[every] = spread(np.zeros_like(lengths), lengths)
+        return starts
 
 
 def placements(rows: WindowRows[Samples]) -> Iterator[tuple[Samples, Placement]]:
-    """For each window, where its samples go."""
+    """For each window, the samples that are needed of it, and where they go."""
     first = 0
     for samples, numbers in rows:
-        lengths = np.array([len(row) for row in numbers], np.int64)
-        yield (
-            samples,
-            Placement(
-                np.array([sample for row in numbers for sample in row], np.int64),
-                np.repeat(np.arange(first, first + len(numbers)), lengths),
-                np.array([segment for row in numbers for segment in range(1, len(row) + 1)], np.int64),
-            ),
-        )
+        needed = np.array([sample for row in numbers for sample in row], np.int64)
+        row = np.repeat(np.arange(first, first + len(numbers)), [len(row) for row in numbers])
+        segment = np.array([segment for row in numbers for segment in range(1, len(row) + 1)], np.int64)
+        yield samples.take(needed), Placement(row, segment)
         first += len(numbers)
 
 

@@ -82,8 +82,8 @@ class Rectangle(PackedShape[TokenisedPairs, PairBatch]):
     def fill(self, rows: WindowRows[TokenisedPairs]) -> PairBatch:
         source, target = _Side(self.rows, self.source_length), _Side(self.rows, self.target_length)
         for pairs, where in placements(rows):
-            source.write(pairs.source.take(where.samples), where)
-            target.write(pairs.target.take(where.samples), where)
+            source.write(pairs.source, where)
+            target.write(pairs.target, where)
         arrays = (
             target.with_end,
             target.with_start,
@@ -158,10 +158,7 @@ class _Side:
     def write(self, sentences: Ragged, where: Placement) -> None:
         """Each sentence takes its length + 1 positions, for <start> before it or <end> after it."""
         lengths = sentences.lengths + 1
-        starts = where.starts(lengths, self.segments.shape[1])
-        every = spread(starts, lengths)
-        flat(self.segments)[every] = np.repeat(where.segment, lengths)
-        flat(self.positions)[every] = spread(np.zeros_like(lengths), lengths)
+        starts = where.mark(lengths, self.segments, self.positions)
         words = spread(starts, sentences.lengths)
         flat(self.with_end)[words] = sentences.ids
         flat(self.with_end)[starts + lengths - 1] = END
