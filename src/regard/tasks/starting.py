@@ -159,7 +159,7 @@ def copy_body(model: nn.Module, weights: dict[str, Tensor]) -> int:
     """
     import torch
 
-    from regard.layers.patches import resample
+    from regard.layers.positions import resample
 
     copied = 0
     with torch.no_grad():
