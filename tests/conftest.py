@@ -1,9 +1,12 @@
-"""Things that many tests need: a tiny corpus, tiny settings, and one small trained run."""
+"""Things that many tests need: a tiny corpus, tiny settings, and a small trained run of each kind."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,37 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tokenised data goes to a folder of the test session, never to the user's cache."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     console.be_quiet(True)
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A function that gives a folder: the first worker that needs it makes it, and each worker has a copy of its own."""
+    ours = tmp_path_factory.getbasetemp()
+    # As pytest-xdist has it, each worker's folder is below that of the session.
+    everyones = (ours.parent if "PYTEST_XDIST_WORKER" in os.environ else ours) / "made-once"
+    everyones.mkdir(exist_ok=True)
+
+    def give(name: str, make: Callable[[Path], object]) -> Path:
+        folder, unfinished = everyones / name, everyones / f"{name}.unfinished"
+        with (everyones / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                shutil.rmtree(unfinished, ignore_errors=True)
+                make(unfinished)
+                unfinished.rename(folder)
+        return Path(shutil.copytree(folder, tmp_path_factory.mktemp("runs") / name, symlinks=True))
+
+    return give
+
+
+@pytest.fixture(scope="session")
+def train_once(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[..., Any]:
+    """A function that gives a loaded run: train_once(name, recipe, *settings, data=folder)."""
+
+    def give(name: str, recipe: str, *settings: str, data: Path | None = None) -> Any:
+        return regard.load(made_once(name, lambda out: regard.train(recipe, *settings, out=out, data=data)))
+
+    return give
 
 
 @pytest.fixture(scope="session")
@@ -75,44 +109,37 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def language(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def language(texts: Path, train_once: Callable[..., Any]) -> Any:
     """A character model of the sentences, trained for real: it has learned to spell a little."""
-    out = tmp_path_factory.mktemp("runs") / "language"
     settings = ["data.text=text.txt", "training.steps=150", "training.tokens_per_batch=1024", "training.row_length=64"]
-    regard.train("shakespeare-cpu", *TINY_TEXT, *settings, "training.validate_every=150", out=out, data=texts)
-    return regard.load(out)
+    settings += ["training.validate_every=150"]
+    return train_once("language", "shakespeare-cpu", *TINY_TEXT, *settings, data=texts)
 
 
 @pytest.fixture(scope="session")
-def masked(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def masked(texts: Path, train_once: Callable[..., Any]) -> Any:
     """A masked model of the documents over whole words."""
-    out = tmp_path_factory.mktemp("runs") / "masked"
     settings = ["data.text=documents.jsonl", "tokenizer.kind=word", "tokenizer.vocabulary=600", "data.held_out=0.1"]
     settings += ["training.steps=600", "training.tokens_per_batch=1024", "training.row_length=64"]
     settings += ["training.learning_rate=0.005", "training.validate_every=600"]
     # With learned positions a tiny model needs far longer to find its neighbours.
     settings += ["training.optimizer=muon", "model.positions=rotary"]
-    regard.train("bert-small", *TINY_TEXT, *settings, out=out, data=texts)
-    return regard.load(out)
+    return train_once("masked", "bert-small", *TINY_TEXT, *settings, data=texts)
 
 
 @pytest.fixture(scope="session")
-def classifier(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def classifier(texts: Path, train_once: Callable[..., Any]) -> Any:
     """Who a sentence is about, learned from scratch."""
-    out = tmp_path_factory.mktemp("runs") / "classifier"
     words = ["tokenizer.kind=word", "tokenizer.vocabulary=600"]
-    regard.train("starter-classify", *TINY_TEXT, *CLASSIFY, *words, out=out, data=texts)
-    return regard.load(out)
+    return train_once("classifier", "starter-classify", *TINY_TEXT, *CLASSIFY, *words, data=texts)
 
 
 @pytest.fixture(scope="session")
-def words(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def words(texts: Path, train_once: Callable[..., Any]) -> Any:
     """Vectors of the words of the sentences."""
-    out = tmp_path_factory.mktemp("runs") / "words"
     settings = ["data.text=text.txt", "embeddings.width=16", "embeddings.words_per_batch=1024", "training.steps=80"]
     settings += ["training.validate_every=80", "data.held_out=0.1", "training.epsilon=0.0039"]
-    regard.train("words", *settings, out=out, data=texts)
-    return regard.load(out)
+    return train_once("words", "words", *settings, data=texts)
 
 
 @pytest.fixture(scope="session")
@@ -129,16 +156,15 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def image_classifier(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def image_classifier(pictures: Path, train_once: Callable[..., Any]) -> Any:
     """Tells the directions of stripes apart."""
-    out = tmp_path_factory.mktemp("runs") / "images"
-    regard.train("digits", *TINY_IMAGES, f"data.images={pictures}", out=out)
-    return regard.load(out)
+    return train_once("images", "digits", *TINY_IMAGES, f"data.images={pictures}")
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def trained(train_once: Callable[..., Any]) -> Any:
     """A small translator of the built-in sentences, trained for real: good, not perfect."""
-    out = tmp_path_factory.mktemp("runs") / "trained"
-    regard.train("demo", "training.steps=150", "training.validate_every=150", "decoding.beam=1", out=out)
-    return regard.load(out)
+    small = ["model.width=64", "model.feedforward=128", "training.tokens_per_batch=512", "training.row_length=32"]
+    quick = ["training.optimizer=muon", "training.learning_rate=0.01", "training.warmup=10", "training.steps=180"]
+    seldom = ["training.validate_every=180", "training.validate_bleu=false", "decoding.beam=1"]
+    return train_once("trained", "demo", *small, *quick, *seldom)

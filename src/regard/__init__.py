@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
+from regard.version import __version__
 
-__version__ = "0.1.0"
-__all__ = ["RegardError", "classify", "evaluate", "generate", "load", "train", "translate"]
+__all__ = ["RegardError", "__version__", "classify", "evaluate", "generate", "load", "train", "translate"]
 
 # Between two operations torch's CPU threads wait for each other by spinning, by default for so long that a
 # training beside another busy program gets several times slower. Must be set before torch is loaded.

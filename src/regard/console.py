@@ -6,12 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.console import Console
 
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 _quiet = False
+
+
+@cache
+def _stderr() -> Console:
+    from rich.console import Console  # here: it takes longer than all else that `regard --help` loads
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def be_quiet(quiet: bool) -> None:
@@ -22,11 +30,11 @@ def be_quiet(quiet: bool) -> None:
 
 def say(text: str) -> None:
     if not _quiet:
-        stderr.print(text, markup=False)
+        _stderr().print(text, markup=False)
 
 
 def warn(text: str) -> None:
-    stderr.print(f"Warning: {text}", style="yellow", markup=False)
+    _stderr().print(f"Warning: {text}", style="yellow", markup=False)
 
 
 @contextmanager
@@ -35,6 +43,8 @@ def progress(total: int, what: str, done: int = 0) -> Iterator[Callable[[int, st
     if _quiet or not sys.stderr.isatty():
         yield lambda done, text: None
         return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn(what),
         BarColumn(),
@@ -42,7 +52,7 @@ def progress(total: int, what: str, done: int = 0) -> Iterator[Callable[[int, st
         TextColumn("{task.fields[text]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr, transient=True) as bar:
+    with Progress(*columns, console=_stderr(), transient=True) as bar:
         task = bar.add_task(what, total=total, completed=done, text="")
         last = 0.0
 

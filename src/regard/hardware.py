@@ -14,6 +14,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.settings import SystemSettings
+from regard.version import __version__
 
 STEPS_WORTH_COMPILING = 1000
 
@@ -68,10 +69,8 @@ def environment() -> dict[str, Any]:
     import safetensors
     import tokenizers
 
-    import regard
-
     return {
-        "regard": regard.__version__,
+        "regard": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

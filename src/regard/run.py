@@ -151,10 +151,14 @@ def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
                 "Resume without that change, or train again with another --out DIR.",
             )
     old, new = saved.model_dump(), asked.model_dump()
-    changed = {section: new[section] for section in ("training", "decoding", "system") if section in new}
+    changed: dict[str, Any] = {
+        section: new[section] for section in ("training", "decoding", "system") if section in new
+    }
     if "data" in old:
         # The data is where it was, unless --data says that it has moved.
-        changed["data"] = old["data"] | {"cache": new["data"]["cache"]} | ({"root": new["data"]["root"]} if moved else {})
+        changed["data"] = (
+            old["data"] | {"cache": new["data"]["cache"]} | ({"root": new["data"]["root"]} if moved else {})
+        )
     reached = max(folder.saved_steps(), default=0)
     if reached > asked.training.steps:
         raise UsageError(

@@ -64,7 +64,7 @@ def test_crops_fall_on_every_place_and_keep_pixels():
     padded = np.pad(pixels[0].permute(2, 0, 1).numpy() / np.float32(255), ((0, 0), (edge, edge), (edge, edge)))
     places = {padded[:, y : y + 6, x : x + 5].tobytes(): 0 for y in range(5) for x in range(5)}
     for image in x.numpy():
-        places[image.tobytes()] += 1  # a KeyError where it is no cut of the padded image
+        places[image.tobytes()] += 1  # a KeyError where it is not a cut of the padded image
     assert len(places) == (2 * edge + 1) ** 2
     assert stats.chisquare(list(places.values())).pvalue > 1e-4
 

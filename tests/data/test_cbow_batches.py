@@ -29,7 +29,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(cbow_batches, "BLOCK", 3000)
 
 
-def test_every_word_is_guessed_once_an_epoch_when_none_is_left_out(small_blocks):
+def test_every_word_is_guessed_once_per_epoch_when_none_is_left_out(small_blocks):
     stream = stream_of(zipf_text(), subsample=0.0)
     guessed = np.concatenate([batch.labels.numpy().ravel() for batch in stream.in_order()])
     counts = np.bincount(guessed, minlength=len(stream.lexicon))
@@ -102,7 +102,7 @@ def test_only_frequent_words_are_words():
     assert (kept == cbow_batches.SENTENCE_END).sum() == 2
 
 
-def test_unknown_words_spelled_in_bytes_are_no_words():
+def test_unknown_words_spelled_in_bytes_are_not_words():
     _, tokenizer = words_of("one two one two\n")
     ids = np.array(tokenizer.encode(["one zebra two\none"])[0])
     lexicon = Lexicon.from_text(ids, tokenizer, minimum_count=1)

@@ -50,7 +50,7 @@ def test_train_alone_or_test_alone_divides_nothing(tmp_path):
     assert {label for _, label, _ in listing(tmp_path / "b")} == {"test", "exam"}
 
 
-def test_a_folder_around_all_classes_is_no_class(tmp_path):
+def test_a_folder_around_all_classes_is_not_a_class(tmp_path):
     tree(tmp_path, "flowers/rose/1.png", "flowers/tulip/2.png")
     assert {label for _, label, _ in listing(tmp_path)} == {"rose", "tulip"}
 

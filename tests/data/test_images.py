@@ -217,7 +217,7 @@ def test_floats_are_scaled_from_the_usual_range_that_holds_them(top):
     assert np.array_equal(read_image(encoded(image, "TIFF"), settings(colour=False))[:, :, 0], eight)
 
 
-def test_floats_that_are_no_numbers_are_black():
+def test_floats_that_are_not_numbers_are_black():
     values = np.full((8, 8), 0.5, np.float32)
     values[0, 0], values[0, 1] = np.nan, np.inf
     read = read_image(encoded(Image.fromarray(values), "TIFF"), settings(colour=False))[:, :, 0]

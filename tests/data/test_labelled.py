@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from expect import error_of
-from regard.data.labelled import Example, labelled_splits, labels_of, read_examples
+from regard.data.labelled import Example, labelled_source, labelled_splits, labels_of, read_examples
 from regard.data.lines import LONGEST_LINE
 from regard.errors import UsageError
 from regard.settings import LabelledData
@@ -113,7 +113,7 @@ def test_label_first_splits_at_any_space_and_label_until_cuts_the_label(tmp_path
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.words"])
-def test_windows_line_ends_and_a_byte_order_mark_are_no_part_of_the_text(tmp_path, name):
+def test_windows_line_ends_and_a_byte_order_mark_are_not_part_of_the_text(tmp_path, name):
     content = {
         "a.tsv": "pos\tgood\n",
         "a.csv": "label,text\npos,good\n",
@@ -157,8 +157,8 @@ BAD = {
     "an empty label in a CSV": ("a.csv", b",no label\n", "label is empty"),
     "an empty label in JSON": ("a.jsonl", b'{"label": " ", "text": "no label"}\n', "label is empty"),
     "too few columns": ("a.tsv", b"pos good\n", "1 column"),
-    "bytes that are no UTF-8": ("a.tsv", b"pos\tcaf\xe9\n", "not valid UTF-8"),
-    "bytes that are no UTF-8 in quotes": ("a.csv", b'pos,"caf\xe9"\n', "not valid UTF-8"),
+    "bytes that are not UTF-8": ("a.tsv", b"pos\tcaf\xe9\n", "not valid UTF-8"),
+    "bytes that are not UTF-8 in quotes": ("a.csv", b'pos,"caf\xe9"\n', "not valid UTF-8"),
     "a comma outside quotes": ("a.csv", b"pos,good, really\n", "3 column(s) where the header has 2"),
     "text after a quote": ("a.csv", b'pos,"good" really\n', "not valid CSV"),
     "no JSON": ("a.jsonl", b"{label: pos}\n", "not valid JSON"),
@@ -220,11 +220,19 @@ def test_files_named_are_read_one_after_the_other(tmp_path):
         "valid": EXAMPLES[2:],
         "test": EXAMPLES[1:2],
     }
-    assert list(found["train"]) == EXAMPLES[:2], "reading again starts anew"
+    assert list(found["train"]) == EXAMPLES[:2], "every iteration reads from the start"
+
+
+def test_other_files_are_read_as_the_settings_say_from_where_the_command_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "other.tsv", "good\tpos:5\n")
+    data = settings(Path("/nowhere"), columns=[1, 0], label_until=":")
+    assert list(labelled_source(["other.tsv"], data)) == [Example("pos", "good")]
+    assert "gone.tsv" in error_of(labelled_source, ["gone.tsv"], data).what
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_a_missing_file_is_found_at_once(tmp_path, split):
+def test_a_missing_file_is_noticed_at_once(tmp_path, split):
     write(tmp_path, "a.tsv", as_tsv(EXAMPLES))
     files = {"train": ["a.tsv"], "valid": ["a.tsv"], "test": ["a.tsv"], split: ["a.tsv", "gone.tsv"]}
     error = error_of(labelled_splits, settings(tmp_path, **files))

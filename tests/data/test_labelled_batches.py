@@ -116,7 +116,7 @@ def test_in_order_of_nothing_is_nothing():
     assert list(in_order(tokenised_texts([]), FIRST, MAX_LENGTH)) == []
 
 
-# --- One text a row --------------------------------------------------------------------------------------
+# --- One text per row --------------------------------------------------------------------------------------
 
 
 def test_apart_in_order_says_which_texts_a_batch_holds(small_windows):

@@ -292,7 +292,7 @@ def test_a_pair_that_dropout_makes_too_long_stays_as_it_was_on_both_sides(bpe, t
     assert set(changed) == {(False, False), (True, True)}
 
 
-# --- One pair a row --------------------------------------------------------------------------------------
+# --- One pair per row --------------------------------------------------------------------------------------
 
 APART = Rectangle(rows=4, source_length=48, target_length=48, apart=True)
 

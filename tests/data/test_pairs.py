@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from expect import error_of
-from regard.data.lines import LONGEST_LINE, read_lines
+from regard.data.lines import LONGEST_LINE
 from regard.data.pairs import not_empty, pair_files, pair_source, pair_splits, read_aligned, read_tsv
 from regard.data.splits import Division
 from regard.settings import PairData
@@ -53,34 +52,9 @@ def test_reading_twice_gives_the_same(tmp_path):
 @pytest.mark.parametrize(
     "form", [{"end": "\r\n"}, {"start": b"\xef\xbb\xbf"}, {"end": "\r\n", "start": b"\xef\xbb\xbf"}]
 )
-def test_windows_line_ends_and_a_byte_order_mark_are_no_part_of_the_text(tmp_path, form):
+def test_windows_line_ends_and_a_byte_order_mark_are_not_part_of_the_text(tmp_path, form):
     write_aligned(tmp_path, **form)
     assert list(read_aligned(tmp_path / "train.en", tmp_path / "train.de")) == PAIRS
-
-
-def test_a_byte_order_mark_inside_a_file_is_kept(tmp_path):
-    path = write(tmp_path / "a.txt", ["one", "\ufefftwo"])
-    assert list(read_lines(path)) == ["one", "\ufefftwo"]
-
-
-def test_the_last_line_needs_no_line_end(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"one\ntwo")
-    assert list(read_lines(tmp_path / "a.txt")) == ["one", "two"]
-
-
-def test_only_a_line_feed_ends_a_line(tmp_path):
-    odd = "a\u2028b\x0bc\x0cd\x85e\rf\u2029g"
-    assert list(read_lines(write(tmp_path / "a.txt", [odd, "next"]))) == [odd, "next"]
-
-
-def test_empty_lines_and_spaces_are_kept(tmp_path):
-    lines = ["", "  a  ", "\tb", ""]
-    assert list(read_lines(write(tmp_path / "a.txt", lines))) == lines
-
-
-def test_an_empty_file_has_no_lines(tmp_path):
-    assert list(read_lines(write(tmp_path / "a.txt", []))) == []
-    assert list(read_lines(write(tmp_path / "a.txt.gz", []))) == []
 
 
 def test_gzipped_files_read_like_plain_ones(tmp_path):
@@ -201,16 +175,6 @@ def test_unequal_line_counts_count_bad_lines_too(tmp_path):
     assert "3 lines, the second 2" in error_of(read_aligned, source, target, "skip").why
 
 
-@pytest.mark.parametrize("bad", [b"caf\xe9", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\xaf", b"half \xe5\x8f"])
-def test_invalid_utf8_is_named_by_file_and_line(tmp_path, bad):
-    path = write(tmp_path / "a.en", [b"fine"] * 1233 + [bad] + [b"fine"])
-    error = error_of(read_lines, path)
-    assert "Line 1,234" in error.what
-    assert str(path) in error.what
-    assert "UTF-8" in error.why
-    assert "bad_lines" in error.fix
-
-
 def test_skipping_bad_lines_keeps_the_others_aligned(tmp_path):
     count = 20
     sources = [f"s{n}".encode() for n in range(count)]
@@ -229,61 +193,6 @@ def test_a_bad_line_stops_the_reading_unless_it_is_to_be_skipped(tmp_path):
     write(tmp_path / "a.de", [b"gut", b"gut"])
     source = pair_splits(settings(tmp_path, train=["a.en", "a.de"], held_out=0.0))["train"]
     assert "Line 2" in error_of(list, source).what
-
-
-@pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
-@pytest.mark.parametrize("length", [LONGEST_LINE + 1, 2 * LONGEST_LINE, 2 * LONGEST_LINE + 1, 3 * LONGEST_LINE + 1])
-def test_a_line_over_a_megabyte_is_one_bad_line(tmp_path, name, length):
-    path = write(tmp_path / name, [b"before", b"x" * length, b"after"])
-    error = error_of(read_lines, path)
-    assert "Line 2" in error.what
-    assert "1,000,000" in error.why
-    assert list(read_lines(path, "skip")) == ["before", None, "after"]
-
-
-def test_a_line_just_under_a_megabyte_is_read(tmp_path):
-    text = "ä" * (LONGEST_LINE // 2 - 1)
-    assert list(read_lines(write(tmp_path / "a.en", [text, "after"]))) == [text, "after"]
-
-
-def test_an_overlong_line_at_the_end_of_a_file_is_one_bad_line(tmp_path):
-    (tmp_path / "a.en").write_bytes(b"before\n" + b"x" * (2 * LONGEST_LINE + 7))
-    assert list(read_lines(tmp_path / "a.en", "skip")) == ["before", None]
-
-
-@pytest.mark.parametrize("name", ["a.en", "a.en.gz"])
-def test_a_line_of_ten_megabytes_is_never_held_whole(tmp_path, name):
-    path = write(tmp_path / name, [b"before", b"x" * 10_000_000, b"after"])
-    tracemalloc.start()
-    try:
-        assert list(read_lines(path, "skip")) == ["before", None, "after"]
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 5_000_000
-
-
-def damaged(raw: bytes, how: str) -> bytes:
-    middle = len(raw) // 2
-    return {
-        "truncated": raw[:middle],
-        "without its end": raw[:-4],
-        "flipped byte": raw[:middle] + bytes([raw[middle] ^ 0xFF]) + raw[middle + 1 :],
-        "impossible code": raw[:10] + b"\xff" + raw[11:],  # the first byte of the compressed stream
-        "not gzip": b"plain text\n",
-        "rubbish after it": raw + b"rubbish",
-    }[how]
-
-
-@pytest.mark.parametrize(
-    "how", ["truncated", "without its end", "flipped byte", "impossible code", "not gzip", "rubbish after it"]
-)
-@pytest.mark.parametrize("bad_lines", ["error", "skip"])
-def test_a_damaged_gz_is_an_error_that_names_the_file(tmp_path, how, bad_lines):
-    whole = gzip.compress("".join(f"line {n} {n * n}\n" for n in range(5000)).encode(), mtime=0)
-    path = tmp_path / "a.en.gz"
-    path.write_bytes(damaged(whole, how))
-    assert str(path) in error_of(read_lines, path, bad_lines).what
 
 
 # --- The hold-out split ----------------------------------------------------------------------------------

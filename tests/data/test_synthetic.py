@@ -67,10 +67,10 @@ def expected_recall(tokens: list[int], every: bool) -> list[int]:
         key, value = tokens[place], tokens[place + 1]
         assert FIRST <= key < FIRST + 4 <= value < FIRST + 8
         if key in values:
-            assert values[key] == value  # one value a key
+            assert values[key] == value  # one value per key
             labels[place] = value if every else PAD
         values[key] = value
-    assert len(set(values.values())) == len(values)  # and one key a value
+    assert len(set(values.values())) == len(values)  # and one key per value
     labels[-1] = values[tokens[-1]]  # the last key has occurred
     return labels
 

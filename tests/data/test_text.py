@@ -131,7 +131,7 @@ def test_pieces_end_at_line_ends_where_there_are_any(tmp_path, monkeypatch):
     assert all(piece.endswith(b"\n") for piece in pieces)
 
 
-def test_bytes_that_are_no_text_also_come_back(tmp_path, monkeypatch):
+def test_bytes_that_are_not_text_also_come_back(tmp_path, monkeypatch):
     raw = bytes(range(256)) * 3 + b"\x80" * 50 + b"\xff" * 20 + b"\xf0\x9f"
     (tmp_path / "a.txt").write_bytes(raw)
     for size in (1, 2, 3, 5, 7, 64):

@@ -1,4 +1,4 @@
-"""Tokenised running text and labelled text: what is written, and when it is used again; lower case."""
+"""Tokenised running text and labelled text: what is written, and when it is used again."""
 
 from __future__ import annotations
 
@@ -98,15 +98,7 @@ def test_another_text_tokenizer_or_start_goes_to_another_folder(tmp_path):
     assert len(list((cache / "prepared").iterdir())) == 4
 
 
-def test_damaged_ids_are_made_again(tmp_path):
-    documents = source(tmp_path, b"one", b"two")
-    first = tokenise_text(documents, BYTES, tmp_path / "cache").tolist()
-    (path,) = (tmp_path / "cache").rglob("text.ids")
-    path.write_bytes(path.read_bytes()[:-2])
-    assert tokenise_text(documents, BYTES, tmp_path / "cache").tolist() == first
-
-
-# --- Bytes that are no UTF-8 -----------------------------------------------------------------------------
+# --- Bytes that are not UTF-8 -----------------------------------------------------------------------------
 
 NO_TEXT = b"a good beginning \xff\xfe and more"
 
@@ -167,14 +159,6 @@ def test_take_gives_these_texts_in_this_order(tmp_path):
     assert as_lists(found.take(np.array([2, 0, 2]))) == [every[2], every[0], every[2]]
 
 
-def test_labelled_text_is_tokenised_once(tmp_path):
-    cache = tmp_path / "cache"
-    first = as_lists(tokenise_labelled(labelled(tmp_path), BYTES, ["food", "sport"], cache))
-    before = times(cache)
-    assert as_lists(tokenise_labelled(labelled(tmp_path), BYTES, ["food", "sport"], cache)) == first
-    assert times(cache) == before
-
-
 def test_other_texts_labels_or_classes_go_to_another_folder(tmp_path):
     cache, classes = tmp_path / "cache", ["food", "sport"]
     tokenise_labelled(labelled(tmp_path), BYTES, classes, cache)
@@ -187,7 +171,7 @@ def test_other_texts_labels_or_classes_go_to_another_folder(tmp_path):
     assert len(list((cache / "prepared").iterdir())) == 4
 
 
-def test_a_label_that_is_no_class_is_named_with_the_classes_and_its_text(tmp_path):
+def test_a_label_that_is_not_a_class_is_named_with_the_classes_and_its_text(tmp_path):
     with pytest.raises(RegardError) as caught:
         tokenise_labelled(labelled(tmp_path), BYTES, ["music", "sport"], tmp_path / "cache")
     assert caught.value.what == "The label 'food' does not occur in the training data."
@@ -201,49 +185,3 @@ def test_only_the_first_of_many_classes_are_listed(tmp_path):
         tokenise_labelled(labelled(tmp_path), BYTES, [f"c{n}" for n in range(30)], tmp_path / "cache")
     assert "c19 …" in caught.value.why
     assert "c20" not in caught.value.why
-
-
-# --- Lower case ------------------------------------------------------------------------------------------
-
-TEXTS = ["The Dog sees the DOG.", "Größe ÜBER Äpfel", "the dog"] * 3
-
-
-@pytest.mark.parametrize("sentences", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_lowercase_makes_capitals_and_small_letters_the_same(kind, sentences):
-    tokenizer = train_tokenizer(TEXTS, TokenizerSettings(kind=kind, vocabulary=320, lowercase=True), sentences)
-    for content in [*TEXTS, "UNSEEN Words 句 ÉTÉ", "ALL <END>"]:
-        ids = tokenizer.encode([content])[0]
-        assert ids == tokenizer.encode([content.lower()])[0]
-        assert tokenizer.decode([ids]) == [content.lower()]
-        assert list(tokenizer.encode_bytes(content.encode())) == ids
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_lowercase_capitals_are_kept(kind):
-    tokenizer = train_tokenizer(TEXTS, TokenizerSettings(kind=kind, vocabulary=320))
-    assert tokenizer.decode(tokenizer.encode(TEXTS)) == TEXTS
-    assert tokenizer.encode(["Dog"]) != tokenizer.encode(["dog"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_lowercase_is_saved_with_the_tokenizer(kind, tmp_path):
-    tokenizer = train_tokenizer(TEXTS, TokenizerSettings(kind=kind, vocabulary=320, lowercase=True))
-    (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    again = TextTokenizer.load(tmp_path / "tokenizer.json")
-    assert again.encode(TEXTS) == tokenizer.encode(TEXTS)
-    assert again.decode(again.encode(["DOG"])) == ["dog"]
-
-
-@pytest.mark.parametrize("kind", ["bpe", "word", "character"])
-def test_a_vocabulary_in_lowercase_has_no_capitals(kind):
-    tokenizer = train_tokenizer(TEXTS, TokenizerSettings(kind=kind, vocabulary=320, lowercase=True))
-    learned = [tokenizer.piece(token) for token in range(259, tokenizer.size)]
-    assert any("dog" in piece or piece == "d" for piece in learned)
-    # Part of a character shows as its bytes.
-    assert all(piece == piece.lower() for piece in learned if "<0x" not in piece)
-
-
-def test_a_word_seen_only_in_capitals_is_one_token():
-    tokenizer = train_tokenizer(["NATO"], TokenizerSettings(kind="word", vocabulary=300, lowercase=True))
-    assert tokenizer.pieces("Nato") == [" nato"]

@@ -334,3 +334,49 @@ def any_sentence(draw: random.Random) -> str:
         + draw.choice([" ", "", "-", "  ", ", ", "\t", " 12", "ß", "é", "\n"])
         for _ in range(10)
     )
+
+
+# --- Lower case ------------------------------------------------------------------------------------------
+
+CAPITALS = ["The Dog sees the DOG.", "Größe ÜBER Äpfel", "the dog"] * 3
+
+
+@pytest.mark.parametrize("sentences", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_lowercase_makes_capitals_and_small_letters_the_same(kind, sentences):
+    tokenizer = train_tokenizer(CAPITALS, TokenizerSettings(kind=kind, vocabulary=320, lowercase=True), sentences)
+    for content in [*CAPITALS, "UNSEEN Words 句 ÉTÉ", "ALL <END>"]:
+        ids = tokenizer.encode([content])[0]
+        assert ids == tokenizer.encode([content.lower()])[0]
+        assert tokenizer.decode([ids]) == [content.lower()]
+        assert list(tokenizer.encode_bytes(content.encode())) == ids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_lowercase_capitals_are_kept(kind):
+    tokenizer = train_tokenizer(CAPITALS, TokenizerSettings(kind=kind, vocabulary=320))
+    assert tokenizer.decode(tokenizer.encode(CAPITALS)) == CAPITALS
+    assert tokenizer.encode(["Dog"]) != tokenizer.encode(["dog"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lowercase_is_saved_with_the_tokenizer(kind, tmp_path):
+    tokenizer = train_tokenizer(CAPITALS, TokenizerSettings(kind=kind, vocabulary=320, lowercase=True))
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    again = TextTokenizer.load(tmp_path / "tokenizer.json")
+    assert again.encode(CAPITALS) == tokenizer.encode(CAPITALS)
+    assert again.decode(again.encode(["DOG"])) == ["dog"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "character"])
+def test_a_vocabulary_in_lowercase_has_no_capitals(kind):
+    tokenizer = train_tokenizer(CAPITALS, TokenizerSettings(kind=kind, vocabulary=320, lowercase=True))
+    learned = [tokenizer.piece(token) for token in range(259, tokenizer.size)]
+    assert any("dog" in piece or piece == "d" for piece in learned)
+    # Part of a character shows as its bytes.
+    assert all(piece == piece.lower() for piece in learned if "<0x" not in piece)
+
+
+def test_a_word_seen_only_in_capitals_is_one_token():
+    tokenizer = train_tokenizer(["NATO"], TokenizerSettings(kind="word", vocabulary=300, lowercase=True))
+    assert tokenizer.pieces("Nato") == [" nato"]

@@ -76,7 +76,7 @@ def test_a_malformed_line_is_named(tmp_path, content, line, why):
     assert why in error.value.why
 
 
-def test_bytes_that_are_no_text_are_named(tmp_path):
+def test_bytes_that_are_not_text_are_named(tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(b"a 1 2\n\xff 1 2\n")
     with pytest.raises(RegardError, match="Line 2 of"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import Result, regard
+from command import regard
 
 # Long enough that different sentences get different translations.
 SETTINGS = [
@@ -22,13 +23,17 @@ SETTINGS = [
 
 
 @pytest.fixture(scope="session")
-def training(tiny_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
-    """A run folder, and what `regard train … --json` printed when it made it."""
-    out = tmp_path_factory.mktemp("commanded") / "run"
-    return out, regard("train", tiny_recipe, *SETTINGS, "--out", out, "--json")
+def training(tiny_recipe: Path, made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """A folder with the run, and with what `regard train … --json` printed when it made it."""
+
+    def train(folder: Path) -> None:
+        shown = regard("train", tiny_recipe, *SETTINGS, "--out", folder / "run", "--json")
+        (folder / "printed.json").write_text(shown.stdout)
+
+    return made_once("training", train)
 
 
 @pytest.fixture(scope="session")
-def run(training: tuple[Path, Result]) -> Path:
+def run(training: Path) -> Path:
     """The run folder. Tests that change it take a copy."""
-    return training[0]
+    return training / "run"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import resource
 import shlex
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from command import Result, finish, regard, running, tree, wait_until
+from command import Result, finish, regard, running, tree, wait_until, when
 
 from regard.files import sha256
 
@@ -62,24 +60,34 @@ def check_same(run: Path, whole: Path) -> None:
 # ---------------------------------------------------------------- signals
 
 
-def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(tiny_recipe: Path, whole: Path, tmp_path: Path):
-    command = ["train", tiny_recipe, *SETTINGS, "--out", "my run"]
+def signalled(number: signal.Signals) -> str:
+    return f"os.kill(os.getpid(), {number:d})"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number: signal.Signals, tiny_recipe: Path, tmp_path: Path):
+    """The installed command, in a training that would not end by itself."""
+    endless = ["training.steps=1000000", "training.validate_every=1000000"]
     run = tmp_path / "my run"
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before = newest(run)
-        with running(*command, cwd=tmp_path) as process:
-            wait_until(lambda before=before: newest(run) > before, process)
-            process.send_signal(number)
-            result = finish(process)
-        assert result.code == 130
-        assert result.stdout == ""
-        assert f"Stopped. Step {newest(run)} is saved. Go on with: " in result.stderr
-        command = shlex.split(result.stderr.splitlines()[-1].partition("Go on with: ")[2])[1:]
-        assert command == ["train", "my run", "--resume"]
-    assert 5 < (stopped_at := newest(run)) < 40, "it must have been stopped on the way"
-    result = regard(*command, cwd=tmp_path)
-    assert resumed_from(result) == stopped_at
-    check_same(run, whole)
+    with running("train", tiny_recipe, *endless, "--out", "my run", cwd=tmp_path) as process:
+        wait_until(lambda: newest(run) > 0, process)
+        process.send_signal(number)
+        result = finish(process)
+    assert result.code == 130
+    assert result.stdout == ""
+    assert f"Stopped. Step {newest(run)} is saved. Go on with: " in result.stderr
+    command = shlex.split(result.stderr.splitlines()[-1].partition("Go on with: ")[2])
+    assert command == ["regard", "train", "my run", "--resume"]
+
+
+def test_a_stopped_training_goes_on_to_the_same_end(tiny_recipe: Path, whole: Path, tmp_path: Path):
+    command = ["train", tiny_recipe, *SETTINGS, "--out", tmp_path / "run", "--resume"]
+    for number, step in ((signal.SIGINT, 10), (signal.SIGTERM, 25)):
+        # In the middle of saving one checkpoint, so it is stopped after that step.
+        regard(*command, before=when("os.rename", f"/step-{step}'", signalled(number)), code=130)
+        assert newest(tmp_path / "run") == step
+    assert resumed_from(regard(*command)) == 25
+    check_same(tmp_path / "run", whole)
 
 
 def resumed_from(result: Result) -> int:
@@ -89,31 +97,26 @@ def resumed_from(result: Result) -> int:
 
 
 def test_ctrl_c_before_the_first_checkpoint_leaves_nothing(tiny_recipe: Path, tmp_path: Path):
+    reading = when("open", "/train.de", signalled(signal.SIGINT))
     # Another vocabulary than before: the data is not in the cache, and reading it comes first.
-    with running("train", tiny_recipe, "tokenizer.vocabulary=550", "--out", tmp_path / "run") as process:
-        assert process.stderr
-        assert process.stderr.readline().startswith(b"Training 'tiny'")
-        process.send_signal(signal.SIGINT)
-        result = finish(process)
-    assert result.code == 130
-    assert result.stderr == "Stopped. Nothing was saved yet; give the same command again.\n"
+    result = regard(
+        "train", tiny_recipe, "tokenizer.vocabulary=550", "--out", tmp_path / "run", before=reading, code=130
+    )
+    assert result.stderr.endswith("Stopped. Nothing was saved yet; give the same command again.\n")
     assert tree(tmp_path) == set()
 
 
-def test_kill_at_random_moments_changes_nothing(tiny_recipe: Path, whole: Path, tmp_path: Path):
-    run = tmp_path / "run"
-    command = ["train", tiny_recipe, *SETTINGS, "--out", run, "--resume"]
-    moments = random.Random(7)
-    for _ in range(3):
-        before = newest(run)
-        with running(*command) as process:
-            wait_until(lambda before=before: newest(run) > before, process)
-            time.sleep(moments.uniform(0, 0.1))  # into a step, or the next save
-            process.kill()
-            assert process.wait() == -signal.SIGKILL
-    assert newest(run) < 40, "it must have been killed on the way"
+# Files of a save, before and after the checkpoint is in its place.
+MOMENTS = [("open", "/.step-5.tmp/"), ("os.rename", "/step-5'"), ("open", "step-15.tmp/state.json"), ("os.rename", "/last'")]
+MOMENTS += [("open", "/metrics.jsonl"), ("os.rename", "/step-30'"), ("os.rename", "/model.safetensors'")]
+
+
+def test_a_kill_at_any_moment_changes_nothing(tiny_recipe: Path, whole: Path, tmp_path: Path):
+    command = ["train", tiny_recipe, *SETTINGS, "--out", tmp_path / "run", "--resume"]
+    for event, path in MOMENTS:
+        regard(*command, before=when(event, path, signalled(signal.SIGKILL)), code=-signal.SIGKILL)
     regard(*command)
-    check_same(run, whole)
+    check_same(tmp_path / "run", whole)
 
 
 # ---------------------------------------------------------------- damage
@@ -136,9 +139,8 @@ def test_damaged_checkpoints_are_named_and_the_one_before_is_used(copy: Path, wh
 def test_a_new_checkpoint_pushes_out_damaged_ones_of_later_steps(copy: Path, whole: Path):
     for step in (40, 35, 30, 25):
         flip_a_bit(copy / "checkpoints" / f"step-{step}" / "state.json")
-    with running("train", copy, "--resume", "training.keep_checkpoints=2") as process:
-        wait_until(lambda: newest(copy) < 40, process)
-        process.kill()
+    next_save = when("os.rename", "/step-30'", signalled(signal.SIGKILL))
+    regard("train", copy, "--resume", "training.keep_checkpoints=2", before=next_save, code=-signal.SIGKILL)
     result = regard("train", copy, "--resume", "training.keep_checkpoints=5")
     assert "Warning" not in result.stderr
     assert 25 <= resumed_from(result) < 40

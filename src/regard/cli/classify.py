@@ -25,7 +25,9 @@ def classify(
     run: RunArgument,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Texts, one per line, or standard input; or images, or folders of them.", show_default=False),
+        typer.Argument(
+            help="Texts, one per line, or standard input; or images, or folders of them.", show_default=False
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
     top: Annotated[int | None, typer.Option(help="Show this many classes; 1 of a text, 5 of an image.")] = None,

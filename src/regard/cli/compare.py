@@ -50,7 +50,6 @@ def compare(
     """
     from regard.cli import comparison
     from regard.cli.variants import Request
-
     from regard.training.folder import is_run
 
     budgets = {"steps": steps, "tokens": tokens, "seconds": seconds}

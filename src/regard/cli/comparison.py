@@ -61,9 +61,7 @@ def train_and_compare(request: Request) -> dict[str, Any]:
         return length_of(request, variant, own[variant.name], recipe_steps, steps)
 
     if request.budget_kind != "seconds":
-        lengths = {
-            variant.name: length(variant, steps_of(request, own[variant.name])) for variant in variants
-        }
+        lengths = {variant.name: length(variant, steps_of(request, own[variant.name])) for variant in variants}
 
     def to_train() -> list[Training]:
         planned = [variant for variant in variants if variant.name in lengths]
@@ -119,7 +117,9 @@ class _ProbeFailed(Exception):
     """A variant that cannot even be started."""
 
 
-def _probe(request: Request, variant: Variant, shared: Sequence[str], signals: Signals, lock: int) -> tuple[int, list[str]]:
+def _probe(
+    request: Request, variant: Variant, shared: Sequence[str], signals: Signals, lock: int
+) -> tuple[int, list[str]]:
     """Train for a moment to see the steady speed: the steps in --seconds, and what the training must be told."""
     assert request.budget
     seconds = request.budget[1]
@@ -276,7 +276,7 @@ def _stop_if_asked(signals: Signals, folder: Path, variants: Sequence[Variant], 
         return
     done = sum((_run(folder, variant, seed) / "summary.json").is_file() for variant in variants for seed in seeds)
     raise Interrupted(
-        f"{done} of {len(variants) * len(seeds)} trainings in '{folder}' are finished; those running have saved a checkpoint. "
+        f"{done} of {len(variants) * len(seeds)} trainings in '{folder}' are finished; those running are saved. "
         "Give the same command again to continue."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -58,6 +58,9 @@ def _examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[s
 
 def _recipe_for(folder: Path) -> tuple[str, list[str]]:
     """A recipe for what lies in a folder, images or sentence pairs, and settings that name it."""
+    from regard.data.idx_files import is_idx_name
+    from regard.data.images import files_below, is_image_name
+
     if any(is_image_name(path.name) or is_idx_name(path.name) for path in files_below(folder)):
         return "digits", ['data.sample=""', "data.images=.", "images.size=32", "images.colour=true"]
     return "starter", _pairs_in(folder)
@@ -87,63 +90,52 @@ def _pairs_in(folder: Path) -> list[str]:
     return found
 
 
-def report(found: dict[str, Any]) -> str:
-    machine = found["machine"]
-    lines = [
-        f"regard {machine['regard']} · python {machine['python']} · torch {machine['torch']}",
-        f"would use: {machine['would_use']}",
-        f"cache: {machine['cache']} · {machine['free_disk_bytes'] / 2**30:.0f} GiB free",
+# ---------------------------------------------------------------- for people
+
+
+def _report(result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    blocks = [
+        f"regard {machine['regard']} · python {machine['python']} · torch {machine['torch']}\n"
+        f"would use: {machine['would_use']}\n"
+        f"cache: {machine['cache']} · {machine['free_disk_bytes'] / 2**30:.0f} GiB free"
     ]
-    if found.get("task", "translate") != "translate":
-        return "\n".join([*lines, "", *_listed(found["data"]), "", *found["advice"]])
-    if "data" in found:
-        data = found["data"]
-        splits_found = {name: data[name] for name in ("train", "valid", "test")}
-        lines += [
-            "",
-            f"{'':<24}" + "".join(f"{name:>12}" for name in splits_found),
-            f"{'vocabulary':<24}{data['vocabulary']:>12,}",
-        ]
-        for key, label in LABELS.items():
-            values = "".join(f"{_shown(counts.get(key)):>12}" for counts in splits_found.values())
-            lines.append(f"{label:<24}{values}")
-        for side in ("source", "target"):
-            for part in ("mean", "99%", "longest"):
-                values = "".join(
-                    f"{_shown(counts[f'{side}_lengths'].get(part)):>12}" for counts in splits_found.values()
-                )
-                lines.append(f"{f'{side} tokens, {part}':<24}{values}")
-        lines += ["", *found["advice"]]
-    return "\n".join(lines)
+    if "data" in result:
+        blocks += [*_tables(result["data"]), "\n".join(result["advice"] or ["Nothing looks wrong."])]
+    return "\n\n".join(blocks)
 
 
-def _listed(data: dict[str, Any], indent: str = "") -> list[str]:
-    """Figures, one a line; those of a part below its name."""
-    lines = []
-    for key, value in data.items():
-        name = key.replace("_", " ")
-        if isinstance(value, dict) and all(isinstance(inner, int) for inner in value.values()):
-            lines.append(f"{indent}{name:<24}" + " · ".join(f"{split} {count:,}" for split, count in value.items()))
-        elif isinstance(value, dict):
-            lines += [f"{indent}{name}", *_listed(value, indent + "  ")]
-        else:
-            lines.append(f"{indent}{name:<24}{value if isinstance(value, str) else f'{value:,}'}")
-    return lines
+def _tables(data: dict[str, Any]) -> list[str]:
+    """Single figures; those of each split side by side; and those of each class."""
+    from regard.data.splits import SPLITS
+    from regard.tables import text_table
+
+    def table(rows: dict[str, dict[str, Any]]) -> str:
+        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+        cells = [[name, *(_shown(row.get(column)) for column in columns)] for name, row in rows.items()]
+        return text_table(["", *columns], cells)
+
+    single = {name.replace("_", " "): {"": value} for name, value in data.items() if not isinstance(value, dict)}
+    by_name: dict[str, dict[str, Any]] = {}
+    for split in (split for split in SPLITS if isinstance(data.get(split), dict)):
+        for name, value in _flat(data[split]).items():
+            by_name.setdefault(name, {})[split] = value
+    others = [value for name, value in data.items() if isinstance(value, dict) and name not in SPLITS]
+    return [table(rows) for rows in (single, *others, by_name) if rows]
 
 
-LABELS = {
-    "pairs": "pairs",
-    "empty": "empty on a side",
-    "duplicates": "repeated",
-    "unequal": "very unequal",
-    "too_long": "too long",
-    "spelled_out": "unknown, spelled out",
-    "pairs_also_in_train": "pairs also in train",
-    "sources_also_in_train": "sources also in train",
-}
+def _flat(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures by name, those of a part after the part's own."""
+    listed: dict[str, Any] = {}
+    for name, value in figures.items():
+        words = name.replace("_", " ")
+        listed |= {f"{words}, {part}": v for part, v in value.items()} if isinstance(value, dict) else {words: value}
+    return listed
 
 
-def _shown(value: float | None) -> str:
+def _shown(value: float | str | None) -> str:
     if value is None:
         return "–"
+    if isinstance(value, str):
+        return value
     return f"{value:,}" if isinstance(value, int) else (f"{value:.2%}" if value < 1 else f"{value:,.1f}")

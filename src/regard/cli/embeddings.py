@@ -20,9 +20,7 @@ def embeddings(
     nearest: Annotated[list[str] | None, typer.Option(help="A word whose nearest neighbours to show.")] = None,
     analogy: Annotated[list[str] | None, typer.Option(help='A sum of words: "king-man+woman".')] = None,
     count: Annotated[int, typer.Option(help="How many neighbours to show.")] = 10,
-    output: Annotated[
-        Path | None, picture_option("A PNG of the words and their neighbours in two dimensions.")
-    ] = None,
+    output: Annotated[Path | None, picture_option("A PNG of the words and their neighbours in two dimensions.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write all vectors here, as word2vec text.")] = None,
     as_json: JsonOption = False,
 ) -> None:

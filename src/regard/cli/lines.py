@@ -10,10 +10,11 @@ from pathlib import Path
 from queue import Queue
 from typing import Any, TextIO
 
-from regard.data.pairs import LONGEST_LINE, read_lines
 from regard.errors import RegardError
+from regard.files import writing
 
 LINES_AT_ONCE = 512  # read, sorted by length and worked on together
+ADVICE = "Correct the line, or convert it to UTF-8."
 
 
 def must_be_a_file(path: Path) -> None:
@@ -23,7 +24,7 @@ def must_be_a_file(path: Path) -> None:
 
 
 def chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The lines that are there, up to so many; waits only when there is none.
+    """The lines that are there, up to a limit; waits only when there is none.
 
     A file comes in large chunks, which are quick to translate; a line typed by a person, or written by a
     slow program, is answered at once.
@@ -59,29 +60,18 @@ def chunks(lines: Iterator[str]) -> Iterator[list[str]]:
 
 def input_lines(files: Sequence[Path]) -> Iterator[str]:
     """The lines of these files, one after the other; of standard input if there is none."""
+    from regard.data.lines import good_lines, read_lines
+
     for file in files:
-        advice = "Mend the line, or convert the file to UTF-8."
-        yield from (line for line in read_lines(file, advice=advice) if line is not None)
-    if files:
-        return
-    # Not sys.stdin: Python cannot end while a thread waits in it, as after an error in the middle of the input.
-    for number, raw in enumerate(open(sys.stdin.fileno(), "rb", closefd=False), start=1):  # noqa: SIM115
-        if len(raw) > LONGEST_LINE:
-            raise RegardError(
-                f"Line {number:,} of the input is longer than {LONGEST_LINE:,} bytes.",
-                "It is no sentence.",
-                "Break it up.",
-            )
-        try:
-            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise RegardError(
-                f"Line {number:,} of the input is not valid UTF-8.", f"{error}", "Convert the input to UTF-8."
-            ) from None
+        yield from (line for line in read_lines(file, advice=ADVICE) if line is not None)
+    if not files:
+        # Not sys.stdin: Python cannot exit while a thread waits in it, as after an error in the middle of the input.
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
+            yield from (line for line in good_lines(stdin, "the input", advice=ADVICE) if line is not None)
 
 
 def all_input() -> str | None:
-    """All that comes from a pipe or a file, without the last line end; None where a person sits."""
+    """All that comes from a pipe or a file, without the last line end; None on a terminal."""
     if sys.stdin is None or sys.stdin.isatty():
         return None
     try:
@@ -91,7 +81,7 @@ def all_input() -> str | None:
 
 
 def destination(output: Path | None) -> Any:
-    """Standard output, or a file that appears when it is whole."""
+    """Standard output, or a file that appears when it is complete."""
     if output is None:
         return nullcontext(sys.stdout)
     return _WholeFile(output)
@@ -104,13 +94,11 @@ class _WholeFile:
         self.path, self.temporary = path, path.with_name(f".{path.name}.tmp")
 
     def __enter__(self) -> TextIO:
-        try:
+        with writing(self.path):
             if self.path.is_dir():
                 raise IsADirectoryError("it is a folder")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = self.temporary.open("w", encoding="utf-8")
-        except OSError as error:
-            raise RegardError(f"Cannot write '{self.path}'.", f"{error}", "Choose a writable place.") from None
         return self.file
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

@@ -40,4 +40,3 @@ def probe(
 
     content = {"run": str(run)} | result | {"picture": str(picture.resolve())}
     show(content, as_json, lambda content: f"{probe_table(content)}\n\n{content['picture']}")
-

@@ -70,7 +70,7 @@ class Lexicon:
         if len(frequent) < 2:
             raise RegardError(
                 "There are too few words to train vectors of.",
-                f"{len(frequent)} words stand in the text {minimum_count} times or more.",
+                f"{len(frequent)} words occur in the text {minimum_count} times or more.",
                 "Add text, or lower embeddings.minimum_count.",
             )
         words = ["", *(word for _, word in frequent)]

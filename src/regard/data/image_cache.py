@@ -277,7 +277,7 @@ def _copy_in_order(source: Path, target: Path, order: NDArray[np.int64]) -> None
 
 
 def _no_images(sources: Sequence[ImageSource], split: str, bad: Sequence[tuple[Entry, BadImage]]) -> RegardError:
-    """Of these sources, no image for a split is left; all there are, are bad."""
+    """No image of these sources is left for a split; all that there are, are bad."""
     where = ", ".join(f"'{shown(source.name)}'" for source in sources)
     if bad:
         entry, first = bad[0]
@@ -288,7 +288,7 @@ def _no_images(sources: Sequence[ImageSource], split: str, bad: Sequence[tuple[E
             f"{entry.name}: {first.reason}",
             "Put them into one folder for each class, or add the file of labels." if unlabelled else "Check the files.",
         )
-    return RegardError(f"There are no images in {where}.", "It holds none of a known form.", "Check the file.")
+    return RegardError(f"There are no images in {where}.", "No file in it has a known form.", "Check the file.")
 
 
 def _fraction(content: Path | bytes | NDArray[np.uint8]) -> float:

@@ -174,7 +174,7 @@ def _fitted(image: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
 
 
 def _coloured(image: Image.Image, colour: bool) -> Image.Image:
-    """As RGB or grey, 8 bits a channel, white where it was transparent."""
+    """As RGB or grey, 8 bits per channel, white where it was transparent."""
     # Two modes that Pillow converts to one other only.
     if image.mode in ("LAB", "La"):
         image = image.convert({"LAB": "RGB", "La": "LA"}[image.mode])

@@ -67,7 +67,8 @@ def labelled_splits(data: LabelledData) -> dict[str, LabelledSource]:
 
 
 def labelled_source(listed: FileList, data: LabelledData) -> LabelledSource:
-    """Other files to test on, read as the settings say."""
+    """Other files to test on, read as the settings say; their paths start where the command was given."""
+    data = data.model_copy(update={"root": "."})
     return LabelledSource("test", data, labelled_files(listed, data, "the test data"))
 
 

@@ -114,7 +114,7 @@ class PackedStream(Stream[PackedWindow[Samples], AnyBatch]):
         samples = self.take(numbers, generator)
         blocks = self.shape.blocks(samples)
         # The last rows packed are the emptiest; spread them over the window.
-        return PackedWindow(samples, [blocks[block] for block in generator.permutation(len(blocks))])
+        return PackedWindow(samples, [blocks[block] for block in generator.permutation(len(blocks)).tolist()])
 
     def collate(self, parts: list[Part[PackedWindow[Samples]]]) -> AnyBatch:
         return self.shape.batch([(part.window.samples, part.window.blocks[part.slice]) for part in parts])
@@ -134,9 +134,9 @@ def in_order(
         part = shorten(samples.take(np.arange(start, min(start + WINDOW, len(samples)))))
         blocks = shape.blocks(part)
         for first in range(0, len(blocks), shape.blocks_per_batch):
-            chosen = blocks[first : first + shape.blocks_per_batch]
-            numbers = [start + sample for block in chosen for row in block.rows for sample in row]
-            yield shape.batch([(part, chosen)]), np.array(numbers, np.int64)
+            of_batch = blocks[first : first + shape.blocks_per_batch]
+            numbers = [start + sample for block in of_batch for row in block.rows for sample in row]
+            yield shape.batch([(part, of_batch)]), np.array(numbers, np.int64)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Packing: sentence pairs laid into rows of constant length, several to a row; or one per row, by length.
+"""Packing: sentence pairs put into rows of constant length, several to a row; or one per row, by length.
 
 Source and target of a pair go into the same row, so a row is full when either side is. To waste little
 of the other side, a row takes pairs in the order given until there is room for about two more, and then
@@ -25,7 +25,7 @@ SPARE = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2)]
 
 
 def pack(source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], room: Lengths) -> Rows:
-    """Lay pairs, in the order given, into rows with `room` for (source, target) tokens.
+    """Put pairs, in the order given, into rows with `room` for (source, target) tokens.
 
     Every pair must fit into an empty row. Each pair is used once; the result depends on nothing else.
     """
@@ -103,7 +103,7 @@ def _two_that_fill(pool: _Pool, candidates: list[int], source: int, target: int)
 
 
 class _Pool:
-    """The pairs not yet laid, as a ring of links in the order given, so that taking one is a single step."""
+    """The pairs not yet packed, as a ring of links in the order given, so that taking one is a single step."""
 
     def __init__(self, lengths: list[Lengths]):
         self.lengths = lengths

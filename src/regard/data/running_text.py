@@ -75,7 +75,7 @@ def must_have_text(splits: TextSplits, text: TextSource, data: TextData) -> None
     if not len(splits.train) and not len(splits.valid):
         raise RegardError(
             "The text is empty.",
-            f"Nothing stands in {', '.join(str(path) for path in text.paths[:3])}.",
+            f"There is nothing in {', '.join(str(path) for path in text.paths[:3])}.",
             "Check the files that data.text names.",
         )
     if len(splits.valid) < 2:

@@ -25,7 +25,6 @@ from torch.nn import functional as F
 
 from regard.settings import ImageModel, ModelSettings, PartSettings, Problem, SequenceModel
 
-
 ENDLESS = 1 << 20  # positions
 
 

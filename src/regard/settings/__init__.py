@@ -44,10 +44,6 @@ from regard.settings.training import (
 )
 
 __all__ = [
-    "TextModelSettings",
-    "SentenceSettings",
-    "RunningTextSettings",
-    "ImageTaskSettings",
     "AugmentationSettings",
     "BeamSettings",
     "CausalModel",
@@ -60,6 +56,7 @@ __all__ = [
     "ImageData",
     "ImageModel",
     "ImageSettings",
+    "ImageTaskSettings",
     "ImageTraining",
     "LabelledData",
     "MaskingSettings",
@@ -73,8 +70,10 @@ __all__ = [
     "PixelSettings",
     "PixelTraining",
     "Problem",
+    "RunningTextSettings",
     "RunningTextTraining",
     "SamplingSettings",
+    "SentenceSettings",
     "SequenceModel",
     "Settings",
     "SyntheticSettings",
@@ -83,6 +82,7 @@ __all__ = [
     "TextClassifierModel",
     "TextClassifierTraining",
     "TextData",
+    "TextModelSettings",
     "TextTraining",
     "TokenModel",
     "TokenTraining",

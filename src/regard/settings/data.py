@@ -42,9 +42,7 @@ class LineData(DataSettings):
 class PairData(LineData):
     """Sentence pairs."""
 
-    sample: Literal["", "english-german"] = Field(
-        "", description="built-in pairs instead of files: english-german"
-    )
+    sample: Literal["", "english-german"] = Field("", description="built-in pairs instead of files: english-german")
     train: FileList = Field([], description="two line-aligned files, or one TSV; several as a list of lists")
     max_length: Positive = Field(128, description="in tokens: longer pairs are left out of training")
 
@@ -68,9 +66,7 @@ class TextData(DataSettings):
     """Running text."""
 
     text: str | list[str] = Field([], description="text files, folders of them, or .jsonl")
-    held_out_test: float = Field(
-        0.0, ge=0.0, lt=0.5, description="the share held out for a test, where none is named"
-    )
+    held_out_test: float = Field(0.0, ge=0.0, lt=0.5, description="the share held out for a test, where none is named")
     documents: Literal["together", "apart"] = Field(
         "together", description="together: one long text · apart: a document never sees the one before it"
     )

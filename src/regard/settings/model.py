@@ -161,8 +161,9 @@ class ImageModel(ModelSettings):
     @classmethod
     def _stages_count_their_blocks(cls, tree: Any) -> Any:
         stages = tree.get("stages") if isinstance(tree, dict) else None
-        counted = isinstance(stages, list) and stages and all(isinstance(n, int) and n > 0 for n in stages)
-        return {**tree, "layers": sum(stages)} if counted else tree
+        if isinstance(stages, list) and stages and all(isinstance(blocks, int) for blocks in stages):
+            return {**tree, "layers": max(1, sum(stages))}
+        return tree
 
     @field_validator("patch")
     @classmethod

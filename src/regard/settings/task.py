@@ -21,7 +21,7 @@ from regard.settings.tokenizer import TokenizerSettings
 from regard.settings.training import ImageTraining, PackedTraining, RunningTextTraining, TrainingSettings
 
 MOST_TOKENS = 65_536
-LAST = ("training", "decoding", "system")  # the sections that stand at the end of a recipe, in this order
+LAST = ("model", "training", "decoding", "system")  # the sections that stand at the end of a recipe, in this order
 
 
 class TaskSettings(Settings):

@@ -255,7 +255,7 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         notes = [str(confusion.resolve()), str(mistakes.resolve())]
         if baselines:
             with console.progress(0, "support vectors"):
-                baseline = support_vectors(self.splits().train, images, len(self.classes))
+                baseline = support_vectors(self.splits().train, images)
             details["baselines"] = [baseline.to_json()]
             notes = [*baseline_notes("On the raw pixels of the same images:", [baseline], report), "", *notes]
         outputs = [f"{name}\t{self.classes[n]}" for name, n in zip(images.names, p_NK.argmax(-1), strict=True)]

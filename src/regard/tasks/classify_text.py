@@ -259,4 +259,6 @@ class ClassifyText(Task[ClassifyTextSettings]):
         if not texts:
             return []
         unknown_N = np.zeros(len(texts), np.int64)
-        return guesses(self.probabilities(TokenisedTexts(Ragged.from_lists(self.tokenizer.encode(texts)), unknown_N)), self.classes)
+        return guesses(
+            self.probabilities(TokenisedTexts(Ragged.from_lists(self.tokenizer.encode(texts)), unknown_N)), self.classes
+        )

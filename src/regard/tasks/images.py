@@ -130,9 +130,7 @@ class ImageTask(Task[I]):
 
         splits = self.splits()
         with console.progress(0, "linear classifiers"):
-            result = probe_layers(
-                self._layer_features, splits.train, splits.test, self.settings.seed, train, test
-            )
+            result = probe_layers(self._layer_features, splits.train, splits.test, self.settings.seed, train, test)
         name = self.folder.path.name
         draw_probe(result, output, f"A linear classifier on each layer of {name}")
         return result
@@ -141,8 +139,7 @@ class ImageTask(Task[I]):
         """What each layer makes of each image, the mean of its tokens: [N, D] of the embedding, then of each block."""
         from regard.evaluation.probe import layer_features
 
-        # Every pass is computed when it is asked for: nothing is left to run.
-        return layer_features(self._layers, self._forward_passes(pixels_NHWC), lambda output: output)
+        return layer_features(self._layers, self._forward_passes(pixels_NHWC))
 
     @property
     def _layers(self) -> list[nn.Module]:

@@ -144,8 +144,8 @@ class Language(RunningText[LanguageSettings]):
 
     def validate(self, step: int) -> dict[str, float]:
         """Also writes how the model continues the first words of the validation text."""
-        from regard.decoding.generate import generate
         from regard.data.tokenizers import END
+        from regard.decoding.generate import generate
 
         metrics = super().validate(step)
         prompt = self.ids.valid[:SAMPLE_PROMPT].astype(int).tolist()
@@ -274,7 +274,7 @@ class Language(RunningText[LanguageSettings]):
 
         Returns how far the worst layer's filters are off, ‖h − ĥ‖ / ‖h‖.
         """
-        layers = [module for module in self.model.modules() if hasattr(module, "distil")]
+        layers: list[Any] = [module for module in self.model.modules() if hasattr(module, "distil")]
         most = max((layer.most_modes(self.context) for layer in layers), default=0)
         if not layers:
             raise UsageError(

@@ -110,5 +110,5 @@ class RunningText(Task[T]):
             ids = tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.document_starts)
             return ids, ", ".join(names)
         self.notice_change(text_fingerprints(data), split)
-        ids = self._divided()
-        return (ids.valid, "valid") if split == "valid" or not len(ids.test) else (ids.test, "test")
+        splits = self._divided()
+        return (splits.valid, "valid") if split == "valid" or not len(splits.test) else (splits.test, "test")

@@ -135,8 +135,8 @@ class Task(ABC, Generic[S]):
         """Say so if a split is not what it was when the run was trained."""
         if self._changed(fingerprints, split):
             console.warn(
-                f"The {SHOWN_AS[split]} data of '{self.folder.path}' has changed since the run was trained: metrics are "
-                "not comparable, and some of it may have been trained on."
+                f"The {SHOWN_AS[split]} data of '{self.folder.path}' has changed since the run was trained: metrics "
+                "are not comparable, and some of it may have been trained on."
             )
 
     def _changed(self, fingerprints: Mapping[str, str], split: str) -> bool:

@@ -53,7 +53,8 @@ class TranslateSettings(SentenceSettings):
         yield from super().check()
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             yield Problem(
-                'model.tie_embeddings = "all" needs tokenizer.joint = true', 'set that, or use "target" instead of "all"'
+                'model.tie_embeddings = "all" needs tokenizer.joint = true',
+                'set that, or use "target" instead of "all"',
             )
         if self.training.select == "bleu" and not self.training.validate_bleu:
             yield Problem('training.select = "bleu" needs training.validate_bleu = true', "set that")
@@ -191,8 +192,7 @@ class Translate(Task[TranslateSettings]):
         pairs = list(itertools.islice(not_empty(self.sources["valid"]), most))
         # A model that has run away may write nothing.
         outputs = [
-            best[0].text if best else ""
-            for best in self.translator(beam=1).translate([source for source, _ in pairs])
+            best[0].text if best else "" for best in self.translator(beam=1).translate([source for source, _ in pairs])
         ]
         shown = zip(pairs[:SAMPLES], outputs, strict=False)
         blocks = [f"source       {s}\nreference    {t}\ntranslation  {output}\n" for (s, t), output in shown]
@@ -301,12 +301,6 @@ class Translate(Task[TranslateSettings]):
             positions, model = self.model.source_embedding.positions, self.settings.model
             count = draw_positions(positions, model.positions, model.max_positions, self.hardware.device, output)
             return {"positions": model.positions, "shown": count}
-        if self.settings.model.cross == "none":
-            raise RegardError(
-                "This translator looks at nothing while it writes.",
-                'It has cross = "none": only the last state of the encoder passes.',
-                "Choose a run with another cross.",
-            )
         traced = self.traced(text, target)
         draw_alignment(traced, output) if what == "alignment" else draw_attention(traced, output)
         return {"source": text, "translation": traced.text}
@@ -362,5 +356,3 @@ def learn_tokenizers(settings: PairTokenizerSettings, pairs: PairSource) -> Toke
         tokenizer = train_tokenizer(texts(0, 1), settings)
         return Tokenizers(tokenizer, tokenizer)
     return Tokenizers(train_tokenizer(texts(0), settings), train_tokenizer(texts(1), settings))
-
-

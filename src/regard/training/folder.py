@@ -18,7 +18,6 @@ from regard.errors import RegardError, UsageError
 from regard.files import write_atomically
 from regard.recipes import from_toml
 
-
 PLUGINS = "plugins.json"
 
 

@@ -105,7 +105,9 @@ class Trainer:
         with (
             _stop_on_signal(self),
             console.progress(self.settings.steps, "training", self.progress.step) as show,
-            closing(_ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")) as batches,
+            closing(
+                _ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")
+            ) as batches,
         ):
             window = _Window()
             while self.progress.step < self.settings.steps and not self._out_of_patience():
