@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from regard.data.pairs import splits
+from regard.data.pairs import pair_splits
 from regard.data.tokenizers import END, PAD, START
 
 
 @pytest.fixture(scope="module")
 def sentences(trained) -> list[str]:
-    return [source for source, _ in splits(trained.config.data)["test"]][:64]
+    return [source for source, _ in pair_splits(trained.settings.data)["test"]][:64]
 
 
 @pytest.mark.parametrize("beam", [1, 4])

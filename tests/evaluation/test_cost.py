@@ -84,7 +84,7 @@ def test_the_growth_of_the_process_is_seen_each_time():
 
 
 def test_unfused_attention_holds_all_scores_and_fused_does_not():
-    length = 2048
+    length = 1024
     scores = 2 * 2 * length**2 * 4  # B · H · T² in float32
     forward_backward(UNFUSED, 64, TINY)  # what libraries load is not counted
     assert forward_backward(UNFUSED, length, TINY).memory > 2 * scores, "weights, and the gradient of the scores"

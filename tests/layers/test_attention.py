@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.layers.attention import Attention, KeyValueCache, MemoryKeys
+from regard.layers.attention import Attention, MemoryKeys
 from regard.layers.context import Context, Memory, same_segment
 from regard.settings import ModelSettings
 
@@ -109,16 +109,6 @@ def test_key_and_value_widths_are_free(key_width, value_width):
     torch.testing.assert_close(attention(x, one_segment(T, False)), expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("positions", ["none", "rotary"])
-def test_step_equals_forward(positions):
-    torch.manual_seed(6)
-    attention = Attention(settings(positions=positions, key_width=6, value_width=5))
-    x = torch.randn(B, T, D)
-    cache = KeyValueCache(attention, B, T, like=x)
-    steps = torch.stack([attention.step(x[:, t], cache) for t in range(T)], dim=1)
-    torch.testing.assert_close(steps, attention(x, one_segment(T, True)), atol=1e-5, rtol=0)
-
-
 def test_a_prefill_projects_once():
     attention, x, calls = Attention(settings()), torch.randn(B, T, D), []
     attention.to_qkv.register_forward_hook(lambda *_: calls.append(1))
@@ -138,22 +128,6 @@ def test_cross_step_gives_every_beam_its_own_sentence():
     mask = same_segment(torch.ones(B, beams, dtype=torch.long), segments)
     expected = attention(x, one_segment(beams, False, Memory(memory, mask)))
     torch.testing.assert_close(stepped, expected, atol=1e-5, rtol=0)
-
-
-def test_a_selected_cache_continues_as_the_row_it_was_copied_from():
-    torch.manual_seed(8)
-    attention = Attention(settings())
-    x = torch.randn(4, T, D)
-    cache = KeyValueCache(attention, 4, T, like=x)
-    for t in range(3):
-        attention.step(x[:, t], cache)
-    for rows in ([2, 2, 0, 1], [3, 1]):  # reorder in place, then drop rows
-        chosen = torch.tensor(rows)
-        cache.select(chosen)
-        x = x[chosen]
-    stepped = attention.step(x[:, 3], cache)
-    context = Context.build(torch.ones(2, 4, dtype=torch.long), torch.arange(4).expand(2, 4), True)
-    torch.testing.assert_close(stepped, attention(x[:, :4], context)[:, 3], atol=1e-5, rtol=0)
 
 
 def test_the_future_never_changes_the_past():

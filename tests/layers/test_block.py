@@ -60,19 +60,6 @@ def test_decoder_block_equals_torch(norm):
         torch.testing.assert_close(ours, layer(x, memory, tgt_mask=mask), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_steps_equal_forward(norm):
-    torch.manual_seed(3)
-    block = Block(settings(norm=norm), causal=True, decoder=True).eval()
-    x, memory = torch.randn(B, T, D), torch.randn(B, S, D)
-    state = block.start(
-        B, T, x, Memory(memory, torch.ones(B, 1, 1, S, dtype=torch.bool)), torch.ones(B, S, dtype=torch.long)
-    )
-    steps = torch.stack([block.step(x[:, t], state) for t in range(T)], 1)
-    whole = block(x, context(True, Memory(memory, torch.ones(B, 1, T, S, dtype=torch.bool))))
-    torch.testing.assert_close(steps, whole, atol=1e-5, rtol=0)
-
-
 def test_gated_feedforward_is_the_formula():
     torch.manual_seed(4)
     layer = FeedForward(settings(activation="silu", gated=True))

@@ -34,6 +34,7 @@ class RunningMean(Mixer):
 MIXERS = {name: {"mixer": name} for name in registry.names("mixers")} | {
     "only forward": {"mixer": "running-mean"},
     "attention, shared keys": {"mixer": "attention", "key_value_heads": 1, "query_key_norm": True},
+    "attention, rotary": {"mixer": "attention", "positions": "rotary", "key_width": 6, "value_width": 5},
     "local, narrow": {"mixer": "local", "local": {"window": 4}},
     "hyena, paper": {"mixer": "hyena", "hyena": {"recurrence": "paper"}},
     "hyena, order 3": {"mixer": "hyena", "hyena": {"order": 3}},
@@ -204,10 +205,11 @@ def test_a_trace_shows_what_forward_computed(options, causal):
         assert (weights.transpose(1, 2)[~allowed[here]] == 0).all()
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("cross", ["multihead", "additive", "none"])
 @pytest.mark.parametrize("mixer", [*registry.names("mixers"), "running-mean"])
-def test_a_decoder_block_steps_as_it_reads(mixer, cross):
-    model = settings({"mixer": mixer, "cross": cross})
+def test_a_decoder_block_steps_as_it_reads(mixer, cross, norm):
+    model = settings({"mixer": mixer, "cross": cross, "norm": norm})
     if cross == "none" and not model.part("mixer").starts_from_memory:
         assert ["nothing of the source" in problem.reason for problem in model.check_parts()] == [True]
         return

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.models.causal import Causal
+from regard.recipes import resolve
 from regard.settings import CausalModel
 
 WORDS = 40
@@ -77,8 +78,6 @@ def test_capped_logits_stay_within_the_cap():
 
 
 def test_the_recipe_gpt2_124m_has_gpt2s_number_of_parameters():
-    from regard.recipes import resolve
-
     with torch.device("meta"):
         model = Causal(resolve("gpt2-124m").model, vocabulary=50257)
     assert sum(parameter.numel() for parameter in model.parameters()) == 124_439_808

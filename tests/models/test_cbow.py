@@ -31,9 +31,9 @@ def batch_of(rows: int = 3, length: int = 5, wrong: int = 4, seed: int = 0) -> W
     return WordBatch(*(torch.from_numpy(field.astype(np.int32)) for field in fields))
 
 
-def loss_of(model: Cbow, batch: WordBatch) -> torch.Tensor:
-    logits = model(batch.words_BS, batch.left_BT, batch.right_BT, batch.labels_BT, batch.wrong_BK)
-    return negative_sampling_loss(logits, batch.labels_BT, batch.wrong_BK, NEGATIVES)
+def loss_of(model: Cbow, batch: WordBatch, negatives: int = NEGATIVES) -> torch.Tensor:
+    logits = model(batch.words_BS, batch.left_BT, batch.right_BT, batch.labels, batch.wrong_BK)
+    return negative_sampling_loss(logits, batch.labels, batch.wrong_BK, negatives)
 
 
 def slow(model: Cbow, batch: WordBatch) -> tuple[float, np.ndarray, np.ndarray]:
@@ -64,7 +64,7 @@ def slow(model: Cbow, batch: WordBatch) -> tuple[float, np.ndarray, np.ndarray]:
 
 def test_the_loss_and_the_update_are_those_of_word2vec_computed_word_by_word():
     model, batch = model_of(), batch_of()
-    assert (batch.labels_BT == 0).any()
+    assert (batch.labels == 0).any()
     loss = loss_of(model, batch)
     loss.backward()
     expected, change_v, change_u = slow(model, batch)
@@ -101,7 +101,7 @@ def test_a_new_model_knows_nothing():
     assert model.input.abs().max() <= 0.5 / WIDTH
     assert not model.output.any()
     batch = batch_of(wrong=3)
-    right = int((batch.wrong_BK[:, None] == batch.labels_BT[..., None]).sum())
+    right = int((batch.wrong_BK[:, None] == batch.labels[..., None]).sum())
     # Every guess is even: log 2 for the right word and for each wrong one.
     assert abs(loss_of(model, batch).item() - np.log(2) * (batch.targets * 4 - right)) < 1e-4
 
@@ -118,22 +118,13 @@ def test_words_of_one_family_become_neighbours():
     text = "\n".join(lines)
     tokenizer = train_tokenizer([text], TokenizerSettings(kind="word", vocabulary=400))
     ids = np.array(tokenizer.encode([text])[0])
-    lexicon = Lexicon.of(ids, tokenizer, minimum_count=5)
+    lexicon = Lexicon.from_text(ids, tokenizer, minimum_count=5)
     stream = WordStream(ids, lexicon, EmbeddingSettings(words_per_batch=256, subsample=0.0), seed=1)
     torch.manual_seed(1)
     model = Cbow(len(lexicon), 16, window=5)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _, (batch, _) in zip(range(300), stream.batches(DataState()), strict=False):
-        loss_of_five = (
-            negative_sampling_loss(
-                model(batch.words_BS, batch.left_BT, batch.right_BT, batch.labels_BT, batch.wrong_BK),
-                batch.labels_BT,
-                batch.wrong_BK,
-                5,
-            )
-            / batch.targets
-        )
-        loss_of_five.backward()
+        (loss_of(model, batch, negatives=5) / batch.targets).backward()
         optimizer.step()
         optimizer.zero_grad()
     vectors = WordVectors(lexicon.words[1:], model.input.detach().numpy()[1:])

@@ -11,6 +11,7 @@ from regard.models.causal import Causal
 from regard.models.classifier import Classifier
 from regard.models.masked import Masked
 from regard.settings import CausalModel, SequenceModel, TextClassifierModel, TokenModel
+from regard.tasks.starting import copy_body
 
 WORDS, CLASSES = 40, 5
 
@@ -34,12 +35,6 @@ def framed(length: int, seed: int = 1) -> torch.Tensor:
 def alone(model: Classifier, text: torch.Tensor) -> torch.Tensor:
     """The logits of one text in a row of its own: [T, C]."""
     return model(text, torch.ones_like(text), torch.arange(text.shape[1])[None])[0]
-
-
-def copy_body(model, weights) -> int:
-    from regard.tasks import starting
-
-    return starting.copy_body(model, weights)
 
 
 def place_of_class(pooling: str, length: int) -> int:

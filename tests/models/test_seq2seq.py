@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from regard import registry
-from regard.data.pair_batches import PairBatch, Rectangle, fill
-from regard.data.shards import PairShards, Ragged
+from regard.data.pair_batches import PairBatch, Rectangle
+from regard.data.ragged import Ragged
+from regard.data.tokenised import TokenisedPairs
 from regard.models.seq2seq import Seq2Seq
+from regard.recipes import resolve
 from regard.settings import TranslationModel
 
 WORDS = 50
@@ -20,21 +22,19 @@ def make(**changes) -> Seq2Seq:
     return Seq2Seq(TranslationModel(**base | changes), WORDS, WORDS).eval()
 
 
-def ragged(sentences: list[list[int]]) -> Ragged:
-    import numpy as np
-
-    lengths = [len(sentence) for sentence in sentences]
-    return Ragged(np.array([t for s in sentences for t in s], np.uint16), np.concatenate([[0], np.cumsum(lengths)]))
-
-
-def some_pairs(count: int) -> PairShards:
+def some_pairs(count: int) -> TokenisedPairs:
     generator = torch.Generator().manual_seed(3)
 
     def sentence() -> list[int]:
         length = int(torch.randint(2, 9, (), generator=generator))
         return torch.randint(3, WORDS, (length,), generator=generator).tolist()
 
-    return PairShards(ragged([sentence() for _ in range(count)]), ragged([sentence() for _ in range(count)]))
+    return TokenisedPairs(*(Ragged.from_lists([sentence() for _ in range(count)]) for _ in range(2)))
+
+
+def alone(pairs: TokenisedPairs, pair: int) -> PairBatch:
+    """A batch of one pair, without padding."""
+    return Rectangle(1, len(pairs.source[pair]) + 1, len(pairs.target[pair]) + 1).fill([(pairs, [[pair]])])
 
 
 def logits_of(model: Seq2Seq, batch: PairBatch) -> torch.Tensor:
@@ -54,13 +54,12 @@ def logits_of(model: Seq2Seq, batch: PairBatch) -> torch.Tensor:
 def test_a_packed_batch_equals_one_sentence_at_a_time(positions, norm):
     model = make(positions=positions, norm=norm)
     pairs = some_pairs(7)
-    packed = fill([(pairs, [0, 1, 2]), (pairs, [3, 4]), (pairs, [5, 6])], Rectangle(4, 40, 40))
+    packed = Rectangle(4, 40, 40).fill([(pairs, [[0, 1, 2], [3, 4], [5, 6]])])
     together = logits_of(model, packed)
     for row, chosen in enumerate([[0, 1, 2], [3, 4], [5, 6]]):
         for segment, pair in enumerate(chosen, start=1):
-            alone = fill([(pairs, [pair])], Rectangle(1, len(pairs.source[pair]) + 1, len(pairs.target[pair]) + 1))
             mine = together[row][packed.target_segments_BT[row] == segment]
-            torch.testing.assert_close(mine, logits_of(model, alone)[0], atol=1e-5, rtol=0)
+            torch.testing.assert_close(mine, logits_of(model, alone(pairs, pair))[0], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -93,13 +92,12 @@ every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES
 def test_rows_of_one_pair_equal_each_pair_alone(family):
     model = make(**family)
     pairs = some_pairs(6)
-    batch = fill([(pairs, [pair]) for pair in range(6)], Rectangle(8, 16, 16, apart=True))
+    batch = Rectangle(8, 16, 16, apart=True).fill([(pairs, [[pair] for pair in range(6)])])
     together = logits_of(model, batch)
     assert together.isfinite().all()  # also in the two empty rows
     for pair in range(6):
-        alone = fill([(pairs, [pair])], Rectangle(1, len(pairs.source[pair]) + 1, len(pairs.target[pair]) + 1))
         mine = together[pair][batch.target_segments_BT[pair] == 1]
-        torch.testing.assert_close(mine, logits_of(model, alone)[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(mine, logits_of(model, alone(pairs, pair))[0], atol=1e-5, rtol=0)
 
 
 @every_family
@@ -145,7 +143,7 @@ def test_the_source_reaches_every_target_position(family):
 
 def test_a_later_target_token_never_changes_an_earlier_logit():
     model = make()
-    batch = fill([(some_pairs(1), [0])], Rectangle(1, 12, 12))
+    batch = Rectangle(1, 12, 12).fill([(some_pairs(1), [[0]])])
     changed = PairBatch(*(tensor.clone() for tensor in batch.tensors()))
     last = int((batch.target_segments_BT[0] == 1).sum()) - 1
     changed.target_BT[0, last] = 7 if batch.target_BT[0, last] != 7 else 8
@@ -172,8 +170,6 @@ def test_initialisation_is_the_papers():
 @pytest.mark.parametrize(("recipe", "millions"), [("transformer-base", 63), ("transformer-big", 214)])
 def test_the_presets_have_the_papers_size(recipe, millions):
     """65 M and 213 M in the paper, with 37,000 shared tokens."""
-    from regard.recipes import resolve
-
     settings = resolve(recipe).model
     with torch.device("meta"):
         model = Seq2Seq(settings, 37_000, 37_000)

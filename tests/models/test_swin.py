@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from regard.layers.block import Block
 from regard.models.swin import PatchMerging, Swin
 from regard.settings import ImageModel
+from regard.tasks.starting import copy_body
 
 
 def settings(**changes) -> ImageModel:
@@ -199,8 +200,6 @@ def test_it_learns_which_way_stripes_lie():
 
 
 def test_a_body_continues_at_another_resolution_and_with_other_classes():
-    from regard.tasks.starting import copy_body
-
     source, model = Swin(settings(), 32, 32, 3, 10), Swin(settings(), 16, 32, 3, 4)
     copied = copy_body(model, dict(source.named_parameters()))
     own = dict(model.named_parameters())

@@ -12,6 +12,7 @@ from regard.layers.patches import PatchEmbedding
 from regard.layers.positions import resample, sinusoidal, sinusoidal_2d
 from regard.models.vision import VisionTransformer
 from regard.settings import ImageModel
+from regard.tasks.starting import copy_body
 
 
 def settings(**changes: object) -> ImageModel:
@@ -144,8 +145,6 @@ def test_positions_resampled_keep_a_smooth_surface() -> None:
 
 
 def test_a_body_continues_at_another_resolution_and_with_other_classes() -> None:
-    from regard.tasks.starting import copy_body
-
     source = randomised(VisionTransformer(settings(), 16, 16, 3, 10))
     model = VisionTransformer(settings(), 8, 24, 3, 4).eval()
     copied = copy_body(model, dict(source.named_parameters()))

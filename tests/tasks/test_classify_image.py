@@ -11,7 +11,7 @@ from PIL import Image
 
 import regard
 from regard.errors import RegardError, UsageError
-from regard.layers.patches import resample
+from regard.layers.positions import resample
 from regard.recipes import resolve
 from regard.runs.images import ImageClassificationRun
 from regard.tasks.common import without_effect

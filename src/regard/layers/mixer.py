@@ -59,13 +59,18 @@ class Mixer(nn.Module):
         raise NotImplementedError
 
     def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> Any:
-        """The state before the first position. Unless a mixer has its own, it holds all inputs so far."""
-        return InputHistory(like.new_empty(rows, 0, like.shape[-1]), memory)
+        """The state before the first position.
+
+        Unless a mixer has its own, it holds all inputs so far, and `step` reads them again. One that reads the memory
+        must have its own.
+        """
+        return InputHistory()
 
     def step(self, x_ND: Tensor, state: Any) -> Tensor:
-        """One position further: [N, D]. Unless a mixer has its own way, `forward` over everything so far."""
-        state.append(x_ND[:, None])
-        return self(state.inputs_NLD, state.context())[:, -1]
+        """One position further: [N, D]."""
+        inputs_NLD = state.append(x_ND[:, None])
+        positions_1L = torch.arange(inputs_NLD.shape[1], device=inputs_NLD.device)[None]
+        return self(inputs_NLD, Context.build(None, positions_1L, causal=True))[:, -1]
 
     def prefill(self, x_BTD: Tensor, context: Context, state: Any) -> Tensor:
         """`forward` over the first positions, remembered in the state for the steps that follow."""
@@ -95,15 +100,14 @@ class Mixer(nn.Module):
 class InputHistory:
     """Everything a mixer has read."""
 
-    def __init__(self, inputs_NLD: Tensor, memory: Memory | None):
-        self.inputs_NLD, self.memory = inputs_NLD, memory
+    def __init__(self) -> None:
+        self.inputs_NLD: Tensor | None = None
 
-    def append(self, x_NTD: Tensor) -> None:
-        self.inputs_NLD = torch.cat([self.inputs_NLD, x_NTD], dim=1)
-
-    def context(self) -> Context:
-        positions_1L = torch.arange(self.inputs_NLD.shape[1], device=self.inputs_NLD.device)[None]
-        return Context.build(None, positions_1L, causal=True, memory=self.memory)
+    def append(self, x_NTD: Tensor) -> Tensor:
+        """Add one or more positions; all inputs so far: [N, L, D]."""
+        self.inputs_NLD = x_NTD if self.inputs_NLD is None else torch.cat([self.inputs_NLD, x_NTD], dim=1)
+        return self.inputs_NLD
 
     def select(self, rows_N: Tensor) -> None:
-        self.inputs_NLD = self.inputs_NLD[rows_N]
+        if self.inputs_NLD is not None:
+            self.inputs_NLD = self.inputs_NLD[rows_N]
