@@ -166,12 +166,6 @@ class ClassifyText(Task[ClassifyTextSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def loss(self, batch: LabelledBatch) -> Tensor:
-        from regard.training.loss import training_loss
-
-        training = self.settings.training
-        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
-
     def logits(self, batch: LabelledBatch) -> Tensor:
         """Of the classes at every position: [B, T, C]."""
         return self.model(batch.tokens_BT, batch.segments_BT, batch.positions_BT)

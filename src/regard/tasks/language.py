@@ -110,12 +110,6 @@ class Language(RunningText[LanguageSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def loss(self, batch: TextBatch) -> Tensor:
-        from regard.training.loss import training_loss
-
-        training = self.settings.training
-        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
-
     def logits(self, batch: TextBatch) -> Tensor:
         """[B, T, W]; documents that share a row do not see each other if the settings say so."""
         from regard.data.text_batches import documents

@@ -97,12 +97,6 @@ class Masked(RunningText[MaskedSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def loss(self, batch: MaskedBatch) -> Tensor:
-        from regard.training.loss import training_loss
-
-        training = self.settings.training
-        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
-
     def logits(self, batch: MaskedBatch) -> Tensor:
         """[B, M, W]; documents that share a row do not see each other if the settings say so."""
         from regard.data.text_batches import documents

@@ -146,12 +146,6 @@ class Pixels(ImageTask[PixelTaskSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def loss(self, batch: PixelBatch) -> Tensor:
-        from regard.training.loss import training_loss
-
-        training = self.settings.training
-        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
-
     def logits(self, batch: PixelBatch) -> Tensor:
         return self.model(batch.tokens_BT)
 

@@ -95,12 +95,6 @@ class Synthetic(Task[SyntheticTaskSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def loss(self, batch: TextBatch) -> Tensor:
-        from regard.training.loss import training_loss
-
-        training = self.settings.training
-        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
-
     def logits(self, batch: TextBatch) -> Tensor:
         return self.model(batch.tokens_BT)
 

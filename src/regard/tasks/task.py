@@ -87,9 +87,17 @@ class Task(ABC, Generic[S]):
 
     # ------------------------------------------------------------ training and scoring
 
-    @abstractmethod
+    def logits(self, batch: Any) -> Tensor:
+        """Of what is to be predicted, [..., W], for the labels of the batch, [...]."""
+        raise NotImplementedError
+
     def loss(self, batch: Any) -> Tensor:
-        """Summed over the targets of the batch."""
+        """Summed over the targets of the batch; unless a task has another, the cross-entropy of its logits."""
+        from regard.training.loss import training_loss
+
+        training = self.settings.training
+        consistency = getattr(training, "consistency", 0.0)
+        return training_loss(self.logits, batch, training.label_smoothing, consistency)  # type: ignore[attr-defined]
 
     @abstractmethod
     def validate(self, step: int) -> dict[str, float]:

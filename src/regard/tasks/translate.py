@@ -166,12 +166,6 @@ class Translate(Task[TranslateSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def loss(self, batch: PairBatch) -> Tensor:
-        from regard.training.loss import training_loss
-
-        training = self.settings.training
-        return training_loss(self.logits, batch, training.label_smoothing, training.consistency)
-
     def logits(self, batch: PairBatch) -> Tensor:
         """Of the next token at every target position: [B, T, W]."""
         logits: Tensor = self.model(
