@@ -26,7 +26,16 @@ from typing import Any
 from fork_client import NUMBER
 
 # What verbs import from other packages only when they need it.
-LIBRARIES = ["numpy", "torch", "torch._dynamo", "scipy.stats", "sacrebleu", "tokenizers", "safetensors.torch", "PIL.Image"]
+LIBRARIES = [
+    "numpy",
+    "torch",
+    "torch._dynamo",
+    "scipy.stats",
+    "sacrebleu",
+    "tokenizers",
+    "safetensors.torch",
+    "PIL.Image",
+]
 LIBRARIES += ["matplotlib.pyplot", "matplotlib.backends.backend_agg", "sklearn.linear_model", "sklearn.svm"]
 LIBRARIES += ["sklearn.feature_extraction.text", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.datasets"]
 

@@ -20,17 +20,14 @@ WILD = "wild: training.learning_rate=1e30 training.validate_every=6 training.sav
 
 # A comparison tells its trainings who it is. A training, at its first checkpoint, sends it Ctrl-C and waits for the
 # SIGTERM that it then gets from it.
-STOP_AT_THE_FIRST_CHECKPOINT = (
-    "import os; os.environ.setdefault('COMPARISON', str(os.getpid()))\n"
-    + when(
-        "os.rename",
-        "/step-",
-        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
-        "        os.kill(int(os.environ['COMPARISON']), signal.SIGINT)\n"
-        "        signal.sigwait({signal.SIGTERM})\n"
-        "        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)",
-    )
+STOP_AT_THE_FIRST_CHECKPOINT = "import os; os.environ.setdefault('COMPARISON', str(os.getpid()))\n" + when(
+    "os.rename",
+    "/step-",
+    "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
+    "        os.kill(int(os.environ['COMPARISON']), signal.SIGINT)\n"
+    "        signal.sigwait({signal.SIGTERM})\n"
+    "        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})\n"
+    "        os.kill(os.getpid(), signal.SIGTERM)",
 )
 
 

@@ -107,7 +107,12 @@ def test_ctrl_c_before_the_first_checkpoint_leaves_nothing(tiny_recipe: Path, tm
 
 
 # Files of a save, before and after the checkpoint is in its place.
-MOMENTS = [("open", "/.step-5.tmp/"), ("os.rename", "/step-5'"), ("open", "step-15.tmp/state.json"), ("os.rename", "/last'")]
+MOMENTS = [
+    ("open", "/.step-5.tmp/"),
+    ("os.rename", "/step-5'"),
+    ("open", "step-15.tmp/state.json"),
+    ("os.rename", "/last'"),
+]
 MOMENTS += [("open", "/metrics.jsonl"), ("os.rename", "/step-30'"), ("os.rename", "/model.safetensors'")]
 
 
