@@ -7,6 +7,7 @@ knows is an error, so that nothing is left out silently.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -18,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Result
-from command import regard as run_regard
 from PIL import Image
 
 import regard
+from command import Result
+from command import regard as run_regard
 from regard.data.samples import english_german
 from tiny import person, stripes
 
@@ -201,7 +202,7 @@ class Reader:
     def run(self, words: list[str], stdin: str) -> Result:
         verb = words[0]
         words = [self.filled(word, verb) for word in words]
-        for option, word in zip(words, words[1:], strict=False):
+        for option, word in itertools.pairwise(words):
             if word.startswith("runs/") and option != "--out":
                 self.need(Path(*Path(word).parts[:2]))
         if verb in ("train", "compare") and not words[1].startswith("runs/"):
