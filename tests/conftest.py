@@ -33,7 +33,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """A function that gives a folder: the first worker that needs it makes it, and each worker has a copy of its own."""
+    """A function that gives a folder: the first worker that needs it makes it, and each worker has its own copy."""
     ours = tmp_path_factory.getbasetemp()
     # As pytest-xdist has it, each worker's folder is below that of the session.
     everyones = (ours.parent if "PYTEST_XDIST_WORKER" in os.environ else ours) / "made-once"

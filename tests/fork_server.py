@@ -150,10 +150,11 @@ if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
     preload()
     serve(socket.socket(fileno=int(sys.argv[1])))
-    exec(os.environ.get("BEFORE_REGARD", ""), {})  # what a test wants to happen in the fork, at some moment
-    from regard.cli import main
-
     try:
+        exec(os.environ.get("BEFORE_REGARD", ""), {})  # what a test wants to happen in the fork, at some moment
+        from regard.cli import main
+
         main()
+        exit_code = 0
     except SystemExit as leave:
         exit_code = int(leave.code or 0)

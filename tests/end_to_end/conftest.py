@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from command import regard
 
 # Long enough that different sentences get different translations.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import regard, tree
 
+from command import finish, regard, running, tree
 from regard.files import sha256
 
 
@@ -159,8 +159,9 @@ def test_out_of_memory_names_the_setting_to_change(tiny_recipe: Path, tmp_path: 
     # Rows of 16,384 tokens need masks of gigabytes.
     large = ["training.row_length=16384", "training.tokens_per_batch=65536"]
     command = ["train", tiny_recipe, "--out", tmp_path / "run", *large]
-    result = regard(*command, limits={resource.RLIMIT_AS: 3 * 2**30}, code=1)
-    assert len(result.error) == 3
+    with running(*command, limits={resource.RLIMIT_AS: 3 * 2**30}) as process:
+        result = finish(process)
+    assert result.code == 1 and len(result.error) == 3
     assert "Out of memory" in result.error[0]
     assert "training.micro_batches" in result.error[2]
     assert "training.tokens_per_batch" in result.error[2]

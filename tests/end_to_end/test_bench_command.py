@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from command import finish, regard, running, tree
 
 MIXERS = ["attention", "unfused", "local", "hyena", "rnn", "lstm", "gru"]

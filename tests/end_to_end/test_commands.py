@@ -14,10 +14,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command import PATIENCE, REGARD, environment, regard, running, tree
 from safetensors import safe_open
 
 import regard as api
+from command import PATIENCE, REGARD, environment, regard, running, tree
 
 VERBS = ["demo", "recipes", "init", "train", "doctor", "evaluate", "translate", "generate", "fill", "classify"]
 VERBS += ["explain", "embeddings", "tokenize", "markov", "compare", "bench"]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from command import environment, regard, tree, when
 
 # The loss decides nothing here; without translating, a run takes a second.

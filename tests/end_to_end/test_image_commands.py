@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import regard
 from PIL import Image
 
+from command import regard
 from tiny import TINY_IMAGES, stripes
 
 

@@ -11,8 +11,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from command import Result, finish, regard, running, tree, wait_until, when
 
+from command import Result, finish, regard, running, tree, wait_until, when
 from regard.files import sha256
 
 SETTINGS = [

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from command import regard
 
 PROGRAM = "Check the program log and find out whether it ran"
