@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from regard.verbs.doctor import examine
 
 from image_sources import tree
 from regard.errors import RegardError
-from regard.verbs.doctor import examine
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from regard.errors import RegardError
 from regard.verbs.trainings import locked
 from regard.verbs.variants import Request, Variant, config_of, length_of, rows_of_their_own, seeds_of, variants_of
+
+from regard.errors import RegardError
 
 
 def request(recipe: Path | str, *overrides: str, vary: tuple[str, ...] = (), variants: tuple[str, ...] = ()) -> Request:

@@ -59,7 +59,7 @@ MISTAKES = {
     "word that is no override": train("faster", "'faster' is not a setting", "training.steps=500", code=2),
     "option that is none": train("--faster", "No such option: --faster", code=2),
     "vocabulary too small": train("tokenizer.vocabulary=100", "tokenizer.vocabulary = 100", "259", code=2),
-    "no such device": train("system.device=cuda", "'cuda' is not there", '"cpu"'),
+    "no such device": train("system.device=cuda", "'cuda' is not available", '"cpu"'),
     # places
     "existing folder": Mistake("train {recipe} --out {run}", ("already there", "--resume", "--out DIR")),
     "place that cannot be written": Mistake("train {recipe} --out {recipe}/run", ("Cannot make the run folder",)),
@@ -82,7 +82,9 @@ MISTAKES = {
     "picture that is no PNG": Mistake("explain {run} hello -o new.jpg", ("not a PNG", ".png"), 2),
     "missing file to translate": Mistake("translate {run} no.txt", ("'no.txt' is missing",)),
     "invalid UTF-8 on standard input": Mistake(
-        "translate {run} -o new.txt", ("Line 2 of the input is not valid UTF-8",), stdin=b"fine\nbad \xff\n"
+        "translate {run} -o new.txt",
+        ("Line 2 of the input cannot be used", "not valid UTF-8"),
+        stdin=b"fine\nbad \xff\n",
     ),
     "n best samples": Mistake("translate {run} --best 3 --temperature 1", ("do not go together",), 2),
 }

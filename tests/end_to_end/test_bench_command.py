@@ -113,9 +113,9 @@ def test_stopped_by_hand_it_keeps_what_was_measured(tmp_path):
     ("arguments", "what", "fix"),
     [
         (["mixer"], "'mixer' cannot be measured.", "Did you mean 'mixers'?"),
-        (["mixers", "--lengths", "32,many"], "'many' is no length", "Use --lengths 256"),
-        (["mixers", "--lengths", "0,32"], "'0' is no length", "Use --lengths 256"),
-        (["mixers", "--lengths", ""], "'' is no length", "Use --lengths 256"),
+        (["mixers", "--lengths", "32,many"], "'many' is not the length", "Use --lengths 256"),
+        (["mixers", "--lengths", "0,32"], "'0' is not the length", "Use --lengths 256"),
+        (["mixers", "--lengths", ""], "'' is not the length", "Use --lengths 256"),
         (["mixers", "--mixers", "hyaena"], "There is no mixer 'hyaena'.", "Did you mean 'hyena'?"),
         (["mixers", "--width", "16", "--heads", "3", "--device", "cpu"], "3 heads do not divide", "Use --heads"),
         (["mixers", "--width", "15", "--device", "cpu"], "A width of 15 is odd.", "Use an even one."),

@@ -77,7 +77,7 @@ def test_every_variant_is_trained_with_every_seed_and_compared(done: Path):
             assert f"seed = {seed} " in config and f"width = {variant['name'][-2:]} " in config
             assert "steps = 10 " in config and "validate_every = 2 " in config and "warmup = 1 " in config
             assert "step 10: validation" in (run.parent / f"seed-{seed}.log").read_text()
-        assert variant["figures"]["bleu"]["values"] == scores
+        assert variant["metrics"]["bleu"]["values"] == scores
         assert variant["parameters"] == summary["parameters"]
         assert variant["per_second"] > 0 and variant["peak_memory_bytes"] > 2**26 and variant["steps"] == 10
     shown = (done.parent / "stdout").read_text()
@@ -129,7 +129,7 @@ def test_stopping_saves_and_the_same_command_goes_on(asked: list[str | Path], do
     assert "Give the same command again" in result.stderr
     assert not (out / "comparison.json").exists() and not (out / "width=16" / "seed-2").exists()
     regard(*command)
-    assert "Going on from step" in (out / "width=16" / "seed-1.log").read_text()
+    assert "Continuing from step" in (out / "width=16" / "seed-1.log").read_text()
     for name in ("width=16/seed-1", "width=16/seed-2"):
         weights = [(folder / name / "model.safetensors").read_bytes() for folder in (out, done)]
         assert weights[0] == weights[1]
@@ -174,8 +174,8 @@ def test_trained_runs_are_compared_as_they_are(done: Path, tmp_path: Path):
     assert {line.split()[0] for line in shown.stdout.splitlines()[1:3]} == {"width=16", "width=32"}
     found = json.loads(regard("compare", *runs, "--out", tmp_path / "new", "--json").stdout)
     before = json.loads((done / "comparison.json").read_text())
-    assert [variant["figures"] for variant in found["variants"]] == [
-        variant["figures"] for variant in before["variants"]
+    assert [variant["metrics"] for variant in found["variants"]] == [
+        variant["metrics"] for variant in before["variants"]
     ]
     assert (tmp_path / "new" / "comparison.png").is_file()
 

@@ -75,8 +75,8 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number: signal.Signals, ti
         result = finish(process)
     assert result.code == 130
     assert result.stdout == ""
-    assert f"Stopped. Step {newest(run)} is saved. Go on with: " in result.stderr
-    command = shlex.split(result.stderr.splitlines()[-1].partition("Go on with: ")[2])
+    assert f"Stopped. Step {newest(run)} is saved. Continue with: " in result.stderr
+    command = shlex.split(result.stderr.splitlines()[-1].partition("Continue with: ")[2])
     assert command == ["regard", "train", "my run", "--resume"]
 
 
@@ -92,8 +92,8 @@ def test_a_stopped_training_goes_on_to_the_same_end(tiny_recipe: Path, whole: Pa
 
 def resumed_from(result: Result) -> int:
     """The step that a resumed training says it goes on from."""
-    line = next(line for line in result.stderr.splitlines() if line.startswith("Going on from step "))
-    return int(line.removeprefix("Going on from step ").rstrip("."))
+    line = next(line for line in result.stderr.splitlines() if line.startswith("Continuing from step "))
+    return int(line.removeprefix("Continuing from step ").rstrip("."))
 
 
 def test_ctrl_c_before_the_first_checkpoint_leaves_nothing(tiny_recipe: Path, tmp_path: Path):
@@ -137,7 +137,7 @@ def test_damaged_checkpoints_are_named_and_the_one_before_is_used(copy: Path, wh
     warnings = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
     for step, name in ((40, "model.safetensors"), (35, "optimizer.safetensors"), (30, "manifest.json")):
         assert [line for line in warnings if f"step-{step}'" in line and name in line and "damaged" in line], warnings
-    assert "Going on from step 25." in result.stderr
+    assert "Continuing from step 25." in result.stderr
     check_same(copy, whole)
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_cannot_be_written_stops_and_says_how_to_go_on(copy: Path, wh
     assert len(result.error) == 3
     assert "could not be written" in result.error[0]
     assert "Free some room" in result.error[2]
-    assert result.error[2].endswith(f"Go on with: regard train {copy} --resume")
+    assert result.error[2].endswith(f"Continue with: regard train {copy} --resume")
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 

@@ -97,7 +97,7 @@ def test_embeddings_are_looked_at_and_exported(words, tmp_path: Path):
     count, width = (tmp_path / "vectors.txt").read_text().split("\n", 1)[0].split()
     assert (int(count), int(width)) == (len(words.vectors.words), 16)
     again = json.loads(regard("embeddings", "vectors.txt", "--nearest", "teacher", "--json", cwd=tmp_path).stdout)
-    assert [near["word"] for near in again["found"][0]["nearest"][:3]] == [
+    assert [near["word"] for near in again["answers"][0]["nearest"][:3]] == [
         word for word, _ in words.vectors.nearest("teacher", 3)
     ]
 

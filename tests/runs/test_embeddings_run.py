@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from regard.runs.embeddings import vectors_of
 
 from regard.errors import RegardError
-from regard.runs.embeddings import vectors_of
 
 
 @pytest.mark.parametrize("kind", ["words", "language", "masked", "classifier", "trained"])

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from regard.runs.pixels import PixelRun
 
 import regard
 from regard.errors import RegardError, UsageError
 from regard.explain.image_grid import save_image
-from regard.runs.pixels import PixelRun
 
 SETTINGS = ["model.layers=2", "model.width=48", "model.heads=2", "model.feedforward=96", "model.dropout=0.0"]
 SETTINGS += ["training.images_per_batch=16", "training.warmup=10", "training.validate_every=120", "training.steps=120"]

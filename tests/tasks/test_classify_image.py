@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from regard.runs.images import ImageClassificationRun
+from regard.tasks.common import without_effect
 
 import regard
 from regard.errors import RegardError, UsageError
 from regard.layers.positions import resample
 from regard.recipes import resolve
-from regard.runs.images import ImageClassificationRun
-from regard.tasks.common import without_effect
 from regard.tasks.images import Scale
 from tiny import TINY_IMAGES, stripes
 

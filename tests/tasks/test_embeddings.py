@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from regard.tasks.common import train_task
 from safetensors.numpy import load_file
 
 from regard.data.samples import english_german
 from regard.data.word_vectors import WordVectors
 from regard.explain.neighbourhood import draw_neighbourhood
 from regard.recipes import resolve
-from regard.tasks.common import train_task
 from regard.tasks.embeddings import EmbeddingsTask
 from regard.training.folder import RunFolder
 from regard.training.loop import Interrupted, Trainer

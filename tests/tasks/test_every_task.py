@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kinds import KINDS, Kind
 from safetensors import safe_open
 
 import regard
-from kinds import KINDS, Kind
 from regard import registry
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError

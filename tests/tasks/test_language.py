@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
+from regard.runs import language as language_module
 from torch.nn import functional as F
 
 import regard
 from regard import console
 from regard.errors import RegardError, UsageError
-from regard.runs import language as language_module
 from tiny import TINY_TEXT
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.tasks.common import without_effect
 
 import regard
 from regard.recipes import resolve
-from regard.tasks.common import without_effect
 from regard.training.checkpoint import read_tensors
 from tiny import CLASSIFY, TINY_TEXT
 

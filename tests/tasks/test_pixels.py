@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from regard.experiment import train
 from typer.testing import CliRunner
 
 import regard
@@ -15,7 +16,6 @@ from regard.cli.app import app
 from regard.data.image_cache import image_splits
 from regard.data.palette import Palette
 from regard.errors import RegardError, UsageError
-from regard.experiment import train
 from regard.hardware import Hardware
 from regard.recipes import resolve
 from regard.tasks.pixels import PixelTask, measure

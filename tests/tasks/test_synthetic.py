@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.experiment import train
 from typer.testing import CliRunner
 
 import regard
@@ -12,7 +13,6 @@ from regard.cli.app import app
 from regard.data.synthetic import chance, held_out, spell
 from regard.data.text_batches import TextBatch
 from regard.errors import UsageError
-from regard.experiment import train
 from regard.recipes import resolve
 from regard.tasks.synthetic import figures
 from regard.training.loop import Interrupted, Trainer

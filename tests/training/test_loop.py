@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.experiment import read_recipe
 from safetensors.torch import load_file
 
 import regard
-from regard.settings import Config
 from regard.data.batch import DataState
 from regard.errors import RegardError
-from regard.experiment import read_recipe
 from regard.hardware import Hardware, seed_everything
+from regard.settings import Config
 from regard.tasks.translate import TranslationTask
 from regard.training.checkpoint import weights_of
 from regard.training.folder import RunFolder

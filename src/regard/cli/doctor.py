@@ -52,7 +52,8 @@ def _examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[s
     if recipe:
         settings = read_recipe(recipe, overrides, data)
         result["task"] = settings.task
-        result["data"], result["advice"] = registry.load("tasks", settings.task).examine(settings)
+        result["data"], advice = registry.load("tasks", settings.task).examine(settings)
+        result["advice"] = advice or ["Nothing looks wrong."]
     return result
 
 
@@ -101,7 +102,7 @@ def _report(result: dict[str, Any]) -> str:
         f"cache: {machine['cache']} · {machine['free_disk_bytes'] / 2**30:.0f} GiB free"
     ]
     if "data" in result:
-        blocks += [*_tables(result["data"]), "\n".join(result["advice"] or ["Nothing looks wrong."])]
+        blocks += [*_tables(result["data"]), "\n".join(result["advice"])]
     return "\n\n".join(blocks)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regard.training.measure import lower_is_better
+from regard.metrics import lower_is_better
 
 SIGNIFICANCE = 0.05  # a difference that noise alone would give less often than this is called real
 

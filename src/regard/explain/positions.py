@@ -24,7 +24,9 @@ def draw_positions(positions: Positions, name: str, longest: int, device: torch.
     codes_TD = positions.code(torch.arange(count, device=device)).float().cpu()
     if not codes_TD.any():
         why = (
-            "It rotates queries and keys instead." if type(positions).rotate is not Positions.rotate else "It has no positions."
+            "It rotates queries and keys instead."
+            if type(positions).rotate is not Positions.rotate
+            else "It has no positions."
         )
         raise RegardError(f'The model adds no position encoding (positions = "{name}").', why, "Choose another run.")
     figure = Figure(figsize=(8, 4.5), layout="constrained")

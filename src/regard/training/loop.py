@@ -29,6 +29,7 @@ from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError
 from regard.files import flush
 from regard.hardware import Hardware, seed_everything
+from regard.metrics import lower_is_better
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import (
     Checkpoint,
@@ -40,7 +41,6 @@ from regard.training.checkpoint import (
 )
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
-from regard.training.measure import lower_is_better
 from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
 

@@ -81,11 +81,6 @@ def outputs(
             yield on_device, compute(on_device)
 
 
-def lower_is_better(metric: str) -> bool:
-    """Whether a metric measures an error: a loss, a perplexity, bits per anything. All others are scores."""
-    return metric in ("loss", "perplexity") or metric.startswith("bits_")
-
-
 def _count(guesses: Tensor, labels: Tensor, nothing: int) -> Tensor:
     """Targets, targets guessed, rows with a target, and rows with every target guessed."""
     real_BX = (labels != nothing).view(len(labels), -1)
