@@ -96,7 +96,7 @@ def test_the_same_command_again_trains_only_what_is_missing(asked: list[str | Pa
     before = summaries(copy)
     again = json.loads(regard(*asked, "--out", copy, "--json").stdout)
     assert trained_again(copy, before) == {"width=16/seed-2"}
-    for key in ("figures", "seeds", "parameters"):
+    for key in ("metrics", "seeds", "parameters"):
         assert [variant[key] for variant in again["variants"]] == [variant[key] for variant in scores["variants"]]
 
 

@@ -136,7 +136,7 @@ def test_mixers_are_compared_on_images(pictures: Path, tmp_path: Path) -> None:
     settings = [*TINY_IMAGES, f"data.images={pictures}", "--vary", "model.mixer=attention,gru", "--seeds", "1,"]
     shown = regard("compare", "digits", *settings, "--out", tmp_path / "both", "--json")
     variants = json.loads(shown.stdout)["variants"]
-    assert len(variants) == 2 and all(variant["figures"]["accuracy"]["mean"] > 90 for variant in variants), variants
+    assert len(variants) == 2 and all(variant["metrics"]["accuracy"]["mean"] > 90 for variant in variants), variants
 
 
 def test_a_run_that_starts_from_another_says_what_it_takes_over(

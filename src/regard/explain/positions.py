@@ -23,11 +23,8 @@ def draw_positions(positions: Positions, name: str, longest: int, device: torch.
     count = min(POSITIONS, longest)
     codes_TD = positions.code(torch.arange(count, device=device)).float().cpu()
     if not codes_TD.any():
-        why = (
-            "It rotates queries and keys instead."
-            if type(positions).rotate is not Positions.rotate
-            else "It has no positions."
-        )
+        rotates = type(positions).rotate is not Positions.rotate
+        why = "It rotates queries and keys instead." if rotates else "It has no positions."
         raise RegardError(f'The model adds no position encoding (positions = "{name}").', why, "Choose another run.")
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axis = figure.subplots()
