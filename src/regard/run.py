@@ -236,11 +236,15 @@ def _write_summary(
         "device": task.hardware.describe(),
         "peak_memory_bytes": peak_memory(task.hardware.device),
         "metrics": metrics,
-        "next": task.next_commands(),
+        "next": [command + _plugin_options(task.settings) for command in task.next_commands()],
     }
     task.folder.write_text("README.md", _readme(task.folder, summary))
     task.folder.write_json("summary.json", summary)
     return summary
+
+
+def _plugin_options(settings: TaskSettings) -> str:
+    return "".join(f" --plugin {shlex.quote(str(plugin.path))}" for plugin in registry.plugins_of(settings.parts))
 
 
 def _readme(folder: RunFolder, summary: dict[str, Any]) -> str:
