@@ -25,7 +25,7 @@ import regard
 from command import Result
 from command import regard as run_regard
 from regard.data.samples import english_german
-from tiny import person, stripes
+from tiny import person, stripes, tagged_sentences
 
 HERE = Path(__file__).parent.parent
 DOCUMENTS = [HERE / "README.md", *sorted((HERE / "docs").glob("*.md"))]
@@ -54,6 +54,7 @@ SETTINGS = {
     "classify-image": IMAGES,
     "pixels": IMAGES,
     "synthetic": [*MODEL, "training.tokens_per_batch=256", "synthetic.length=32"],
+    "tag": [],
 }
 # Recipes whose data is larger than need be, or not made here.
 FILES = {"cifar10": ["data.images=photos"], "mnist": ["data.images=photos"]}
@@ -100,6 +101,8 @@ def make_files(folder: Path) -> None:
             (folder / root / kind).mkdir(parents=True)
             for shade in range(100, 112):
                 Image.fromarray(stripes(kind, shade, 0)).convert("RGB").save(folder / root / kind / f"{shade}.jpg")
+    for split in ("train", "valid", "test"):
+        (folder / f"tagged-{split}.tsv").write_text(tagged_sentences(20, seed=1))
     shutil.copy(folder / "photos" / "down" / "100.jpg", folder / "a.jpg")
 
 
@@ -294,21 +297,25 @@ def test_what_a_document_says_works(
 ):
     make_files(tmp_path)
     reader = Reader(tmp_path, made_once)
+    blocks = list(blocks_of(document))
+    for block in blocks:  # files that are to be saved under a name, which a text may use before it shows them
+        if name := re.fullmatch(r"# ([\w-]+\.(?:py|toml))", block.lines[0] if block.lines else ""):
+            block.language = "file"
+            (tmp_path / name[1]).write_text("\n".join(block.lines) + "\n")
     heading = None
-    for block in blocks_of(document):
+    for block in blocks:
         if block.heading != heading:
             heading = block.heading
             reader.start_section()
-        first = block.lines[0] if block.lines else ""
-        if name := re.fullmatch(r"# ([\w-]+\.(?:py|toml))", first):  # a file to be saved under this name
-            (tmp_path / name[1]).write_text("\n".join(block.lines) + "\n")
-        elif block.language == "python":
+        if block.language == "python":
             reader.run_python("\n".join(block.lines), monkeypatch)
         elif block.language in ("", "sh", "console"):
             for command in commands_in(block):
                 reader.type(command)
         else:
-            assert block.language == "toml", f"a block of {block.language}: say here what is to be done with it"
+            assert block.language in ("toml", "file"), (
+                f"what is a block of {block.language}?"
+            )
 
 
 def test_the_readme_has_commands_to_run():

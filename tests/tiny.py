@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,3 +59,19 @@ def stripes(kind: str, shade: int, phase: int, side: int = 8) -> NDArray[np.uint
     y, x = np.mgrid[:side, :side]
     along = {"across": y, "down": x, "slanted": x + y}[kind]
     return ((along + phase) % 2 * shade).astype(np.uint8)
+
+
+def tagged_sentences(count: int, seed: int) -> str:
+    """Sentences of a tiny grammar, one word and its tag on a line, a blank line after each sentence."""
+    choose = random.Random(seed).choice
+    words = {
+        "DET": ["the", "a", "every"],
+        "ADJ": ["old", "small", "red"],
+        "NOUN": ["dog", "cat", "farmer", "child"],
+        "VERB": ["sees", "helps", "likes"],
+    }
+    sentences = []
+    for _ in range(count):
+        tags = ["DET", *["ADJ"] * choose([0, 1, 2]), "NOUN", "VERB", "DET", *["ADJ"] * choose([0, 1]), "NOUN"]
+        sentences.append("".join(f"{choose(words[tag])}\t{tag}\n" for tag in tags))
+    return "\n".join(sentences) + "\n"
