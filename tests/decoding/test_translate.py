@@ -14,8 +14,8 @@ def sentences(trained) -> list[str]:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_batch_of_64_gives_the_same_as_one_at_a_time(trained, sentences, beam):
-    together = trained.translations(sentences, beam=beam)
-    alone = [trained.translations([sentence], beam=beam)[0] for sentence in sentences]
+    together = trained.translator(beam=beam).translate(sentences)
+    alone = [trained.translator(beam=beam).translate([sentence])[0] for sentence in sentences]
     for batched, single in zip(together, alone, strict=True):
         assert [h.text for h in batched] == [h.text for h in single]
         assert [h.score for h in batched] == pytest.approx([h.score for h in single], abs=1e-4)
@@ -45,8 +45,8 @@ def test_cached_decoding_equals_decoding_without_a_cache(trained, sentences):
 
 
 def test_a_beam_never_finds_a_less_likely_best_than_greedy_on_the_whole(trained, sentences):
-    greedy = sum(found[0].score for found in trained.translations(sentences, beam=1))
-    assert sum(found[0].score for found in trained.translations(sentences, beam=5)) >= greedy
+    greedy = sum(found[0].score for found in trained.translator(beam=1).translate(sentences))
+    assert sum(found[0].score for found in trained.translator(beam=5).translate(sentences)) >= greedy
 
 
 def test_a_forced_prefix_is_kept_as_text(trained, sentences):
@@ -56,7 +56,7 @@ def test_a_forced_prefix_is_kept_as_text(trained, sentences):
 
 def test_sampling_depends_on_seed_and_row_but_not_on_the_batch(trained, sentences):
     def draw(rows, seed=1, first=0):
-        found = trained.translations(rows, temperature=1.0, seed=seed, first_row=first)
+        found = trained.translator(temperature=1.0).translate(rows, seed=seed, first_row=first)
         return [hypotheses[0].text for hypotheses in found]
 
     whole = draw(sentences)

@@ -85,13 +85,14 @@ def _translate_lines(
     """Translate a file, or standard input, to a file, or standard output."""
     if best > 1:
         decoding["beam"] = max(best, decoding.get("beam", run.settings.decoding.beam))
+    translator = run.translator(**decoding)
     numbered = 0
     with destination(output) as out:
         for chunk in chunks(input_lines([file] if file else [])):
             texts = [(index, line) for index, line in enumerate(chunk) if line.strip()]
             prefixes = [prefix] * len(texts) if prefix else None
-            hypotheses_of = run.translations(
-                [line for _, line in texts], prefixes=prefixes, seed=seed, first_row=numbered, **decoding
+            hypotheses_of = translator.translate(
+                [line for _, line in texts], prefixes=prefixes, seed=seed, first_row=numbered
             )
             results: list[list[Translation]] = [[] for _ in chunk]
             for (index, _), hypotheses in zip(texts, hypotheses_of, strict=True):

@@ -49,9 +49,9 @@ class Block(nn.Module):
         self.mixer: Any = mixer or make_mixer(settings, causal, decoder)
         self.mixer_norm = make_norm(settings)
         self.cross: Any = _make_cross(settings) if decoder else None
-        self.cross_norm = make_norm(settings) if self.cross is not None else None
-        self.feedforward = FeedForward(settings) if settings.feedforward else None
-        self.feedforward_norm = make_norm(settings) if settings.feedforward else None
+        self.cross_norm: Any = make_norm(settings) if self.cross is not None else None
+        self.feedforward: Any = FeedForward(settings) if settings.feedforward else None
+        self.feedforward_norm: Any = make_norm(settings) if settings.feedforward else None
         self.dropout = nn.Dropout(settings.dropout)
         parts = [part for part in ("mixer", "cross", "feedforward") if getattr(self, part) is not None]
         start = settings.layer_scale
@@ -64,30 +64,33 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """[B, T, D]."""
-        x = self.post("mixer", x + self.drop("mixer", self.mixer(self.pre("mixer", x), context)))
-        if self.cross is not None:
-            x = self.post("cross", x + self.drop("cross", self.cross(self.pre("cross", x), context)))
-        if self.feedforward is not None:
-            x = self.post("feedforward", x + self.drop("feedforward", self.feedforward(self.pre("feedforward", x))))
-        return x
+        if self.pre_norm:
+            x = x + self.drop("mixer", self.mixer(self.mixer_norm(x), context))
+            x = x + self.drop("cross", self.cross(self.cross_norm(x), context)) if self.cross else x
+            return x + self.drop("feedforward", self.feedforward(self.feedforward_norm(x))) if self.feedforward else x
+        x = self.mixer_norm(x + self.drop("mixer", self.mixer(x, context)))
+        x = self.cross_norm(x + self.drop("cross", self.cross(x, context))) if self.cross else x
+        return self.feedforward_norm(x + self.drop("feedforward", self.feedforward(x))) if self.feedforward else x
 
     def step(self, x: Tensor, state: BlockState) -> Tensor:
         """One position further, [N, D]. Same numbers as `forward` on the whole prefix."""
-        x = self.post("mixer", x + self.drop("mixer", self.mixer.step(self.pre("mixer", x), state.mixer)))
-        if self.cross is not None:
-            x = self.post("cross", x + self.drop("cross", self.cross.step(self.pre("cross", x), state.memory)))
-        if self.feedforward is not None:
-            x = self.post("feedforward", x + self.drop("feedforward", self.feedforward(self.pre("feedforward", x))))
-        return x
+        if self.pre_norm:
+            x = x + self.drop("mixer", self.mixer.step(self.mixer_norm(x), state.mixer))
+            x = x + self.drop("cross", self.cross.step(self.cross_norm(x), state.memory)) if self.cross else x
+            return x + self.drop("feedforward", self.feedforward(self.feedforward_norm(x))) if self.feedforward else x
+        x = self.mixer_norm(x + self.drop("mixer", self.mixer.step(x, state.mixer)))
+        x = self.cross_norm(x + self.drop("cross", self.cross.step(x, state.memory))) if self.cross else x
+        return self.feedforward_norm(x + self.drop("feedforward", self.feedforward(x))) if self.feedforward else x
 
     def prefill(self, x: Tensor, context: Context, state: BlockState) -> Tensor:
-        """`forward` over the first positions, remembered in the state for the steps that follow."""
-        x = self.post("mixer", x + self.drop("mixer", self.mixer.prefill(self.pre("mixer", x), context, state.mixer)))
-        if self.cross is not None:
-            x = self.post("cross", x + self.drop("cross", self.cross(self.pre("cross", x), context)))
-        if self.feedforward is not None:
-            x = self.post("feedforward", x + self.drop("feedforward", self.feedforward(self.pre("feedforward", x))))
-        return x
+        """`forward` over the first positions of a text, remembered in the state for the steps that follow."""
+        if self.pre_norm:
+            x = x + self.drop("mixer", self.mixer.prefill(self.mixer_norm(x), context, state.mixer))
+            x = x + self.drop("cross", self.cross(self.cross_norm(x), context)) if self.cross else x
+            return x + self.drop("feedforward", self.feedforward(self.feedforward_norm(x))) if self.feedforward else x
+        x = self.mixer_norm(x + self.drop("mixer", self.mixer.prefill(x, context, state.mixer)))
+        x = self.cross_norm(x + self.drop("cross", self.cross(x, context))) if self.cross else x
+        return self.feedforward_norm(x + self.drop("feedforward", self.feedforward(x))) if self.feedforward else x
 
     def start(
         self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None, segments_BS: Tensor | None = None
@@ -99,14 +102,6 @@ class Block(nn.Module):
             across = self.cross.start_across(memory.states_BSD, segments_BS)
         return BlockState(self.mixer.start(rows, max_length, like, memory), across)
 
-    def pre(self, part: str, x: Tensor) -> Tensor:
-        """What a part reads: normalised, if norms come before."""
-        return self._norm(part, x) if self.pre_norm else x
-
-    def post(self, part: str, x: Tensor) -> Tensor:
-        """The sum after a part: normalised, if norms come after."""
-        return x if self.pre_norm else self._norm(part, x)
-
     def drop(self, part: str, y: Tensor) -> Tensor:
         """What a part adds: with dropout, scaled, and in training only for the rows that do not skip it."""
         y = self.dropout(y)
@@ -116,10 +111,6 @@ class Block(nn.Module):
             stays_B = torch.rand(len(y), device=y.device) < self.survival
             y = y * (stays_B / self.survival).to(y.dtype).view(-1, *(1 for _ in y.shape[1:]))  # keeps the mean
         return y
-
-    def _norm(self, part: str, x: Tensor) -> Tensor:
-        normalised: Tensor = getattr(self, f"{part}_norm")(x)
-        return normalised
 
 
 def make_blocks(settings: ModelSettings, layers: int, causal: bool = False, decoder: bool = False) -> nn.ModuleList:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from regard.data.pair_batches import PairBatch
     from regard.data.tokenised import TokenisedPairs
     from regard.data.tokenizers import TextTokenizer
-    from regard.decoding.translate import Translation, Translator
+    from regard.decoding.translate import Translator
     from regard.evaluation.metrics import Evaluation, Score
     from regard.explain.translation import TracedTranslation
     from regard.models.seq2seq import Seq2Seq
@@ -255,22 +255,11 @@ class Translate(Task[TranslateSettings]):
     ) -> list[str]:
         """The best translation of each sentence. Keywords override [decoding]: beam=1, temperature=0.8 …"""
         sentences = [sentences] if isinstance(sentences, str) else sentences
-        every = self.translations(sentences, prefixes=prefixes, seed=seed, **decoding)
+        every = self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed)
         return [hypotheses[0].text for hypotheses in every]
 
-    def translations(
-        self,
-        sentences: Sequence[str],
-        *,
-        prefixes: Sequence[str] | None = None,
-        seed: int = 1,
-        first_row: int = 0,
-        **decoding: Any,
-    ) -> list[list[Translation]]:
-        """All hypotheses of each sentence with their scores, best first."""
-        return self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed, first_row=first_row)
-
     def translator(self, **decoding: Any) -> Translator:
+        """What translates with these settings of [decoding]; it gives all hypotheses with their scores."""
         from regard.decoding.translate import Translator
 
         settings, model = changed(self.settings.decoding, **decoding), self.settings.model
