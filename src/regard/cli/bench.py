@@ -73,7 +73,7 @@ def bench(
 
 def _lengths(text: str) -> list[int]:
     """The lengths in order, each once."""
-    found = set()
+    numbers = set()
     for word in text.split(","):
         if not word.strip().isdecimal() or int(word) < 2:
             raise UsageError(
@@ -81,8 +81,8 @@ def _lengths(text: str) -> list[int]:
                 "--lengths takes whole numbers from 2 on, with commas between.",
                 "Use --lengths 256,512,1024, say.",
             )
-        found.add(int(word))
-    return sorted(found)
+        numbers.add(int(word))
+    return sorted(numbers)
 
 
 def _mixers(text: str, known: list[str]) -> list[str]:

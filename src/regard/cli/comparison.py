@@ -149,7 +149,7 @@ def _probe(
 
 
 def _steady(run: Path, enough: float) -> float | None:
-    """Seconds a step, without the first five, which compile and make ready; None: not yet known."""
+    """Seconds per step, without the first five, which compile and warm up; None: not yet known."""
     seen = [(record["step"], record["seconds"]) for record in RunFolder(run).read_metrics() if record["step"] >= 5]
     if len(seen) < 2:
         return None

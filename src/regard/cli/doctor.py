@@ -69,7 +69,7 @@ def _recipe_for(folder: Path) -> tuple[str, list[str]]:
 
 def _pairs_in(folder: Path) -> list[str]:
     """Settings that name the data of a folder, going by the files' names: train.en and train.de, val.en …"""
-    found = []
+    settings = []
     for split, begins in {"train": ("train",), "valid": ("val", "dev"), "test": ("test",)}.items():
         files = sorted(path.name for path in folder.glob("*") if path.name.startswith(begins))
         # Of several test sets, the first.
@@ -81,14 +81,14 @@ def _pairs_in(folder: Path) -> list[str]:
                 "Name a recipe that says so: regard doctor mine.toml",
             )
         if len(same_set) == 2 or (len(same_set) == 1 and ".tsv" in same_set[0]):
-            found.append(f"data.{split}={json.dumps(same_set)}")
-    if not any(setting.startswith("data.train=") for setting in found):
+            settings.append(f"data.{split}={json.dumps(same_set)}")
+    if not any(setting.startswith("data.train=") for setting in settings):
         raise UsageError(
-            f"No training data is found in '{folder}'.",
+            f"There is no training data in '{folder}'.",
             "Two files such as train.en and train.de are looked for, one train.tsv, or images.",
             "Name a recipe: regard doctor mine.toml",
         )
-    return found
+    return settings
 
 
 # ---------------------------------------------------------------- for people

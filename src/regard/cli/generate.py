@@ -49,7 +49,7 @@ def generate(
     top: Annotated[int, typer.Option(help="Show this many candidates and their probabilities at each step.")] = 0,
     modes: Annotated[
         int | None,
-        typer.Option(help="Hyena: write with this many exponentials a filter, and say how far off they are."),
+        typer.Option(help="Hyena: write with this many exponentials per filter, and say how far off they are."),
     ] = None,
     complete: Annotated[
         list[Path] | None, typer.Option(help="Pixels: an image to continue; may be given several times.")

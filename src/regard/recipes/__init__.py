@@ -326,10 +326,10 @@ def flat(settings: TaskSettings) -> dict[str, Any]:
     """Every setting by its whole name: {"model.width": 128, "model.hyena.order": 2, …}."""
 
     def listed(tree: Mapping[str, Any], above: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in tree.items():
-            found |= listed(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
-        return found
+            values |= listed(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+        return values
 
     return listed(settings.model_dump(), "")
 

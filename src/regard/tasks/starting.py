@@ -32,7 +32,7 @@ def starts_from(settings: TaskSettings) -> str:
 def inherit_settings(settings: TaskSettings, overrides: Iterable[str] = ()) -> Any:
     """The settings with the model, tokenizer and channels of the run that it starts from.
 
-    A recipe's own are replaced; one that was asked for in so many words, and differs, is an error.
+    A recipe's own are replaced; one that was asked for explicitly, and differs, is an error.
     """
     source = RunFolder.open(starts_from(settings))
     other = source.read_settings()

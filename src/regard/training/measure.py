@@ -63,7 +63,7 @@ def measure(
 def mean_loss(
     model: nn.Module, batches: Iterable[AnyBatch], loss_of: Callable[[AnyBatch], Tensor], hardware: Hardware
 ) -> float:
-    """The mean over all targets of a loss that is no cross-entropy; `loss_of` sums it over a batch."""
+    """The mean over all targets of a loss that is not a cross-entropy; `loss_of` sums it over a batch."""
     total, targets = 0.0, 0
     for batch, loss in outputs(model, batches, loss_of, hardware):
         total, targets = total + loss.item(), targets + batch.targets
