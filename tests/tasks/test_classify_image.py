@@ -51,7 +51,9 @@ def test_other_files_are_scored_in_the_same_forms(
     Image.fromarray(stripes("across", 200, 0)).save(wrong / "a.png")
     evaluation = image_classifier.evaluate([str(tmp_path / "wrong")], baselines=False)
     assert evaluation.metrics["accuracy"] == 0
-    assert evaluation.details["mistakes"][0]["true"] == "down" and evaluation.details["mistakes"][0]["guessed"] == "across"
+    assert (
+        evaluation.details["mistakes"][0]["true"] == "down" and evaluation.details["mistakes"][0]["guessed"] == "across"
+    )
     assert Path(evaluation.details["mistakes_picture"]).name == "mistakes-wrong.png"
 
 

@@ -15,6 +15,7 @@ from regard.cli.app import app
 from regard.errors import RegardError, UsageError
 from regard.tasks import pixels as pixels_module
 
+
 def test_samples_are_images_of_the_palettes_colours(pixels):
     drawn = pixels.sample(6)
     assert drawn.shape == (6, 8, 8, 1) and drawn.dtype == np.uint8

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch.nn.utils import parameters_to_vector
 from typer.testing import CliRunner
 
@@ -26,6 +27,7 @@ from regard.errors import Interrupted, RegardError, UsageError
 from regard.hardware import Hardware, seed_everything
 from regard.recipes import flat, starter_recipe
 from regard.run import open_run, read_recipe, require
+from regard.tasks.starting import HEADS
 from regard.training.loop import Trainer
 
 every_task = pytest.mark.parametrize("task", registry.names("tasks"))
@@ -37,11 +39,9 @@ def data_of(kind: Kind, request: pytest.FixtureRequest) -> Path | None:
 
 
 @pytest.fixture
-def run(task: str, request: pytest.FixtureRequest, made_once: Callable[..., Path]) -> Path:
-    """A finished run of the task, trained once."""
-    kind = KINDS[task]
-    data = data_of(kind, request)
-    return made_once(f"tiny-{task}", lambda out: regard.train(kind.recipe, *kind.overrides, out=out, data=data))
+def run(task: str, tiny_run: Callable[[str], Path]) -> Path:
+    """A finished run of the task."""
+    return tiny_run(task)
 
 
 def metrics_of(run: Path) -> dict[str, float]:
@@ -207,6 +207,34 @@ def test_an_ability_that_it_does_not_have_is_refused_and_its_own_verb_named(task
         require(opened, missing)
     assert opened.about.noun in caught.value.what
     assert f"regard {opened.about.verb} {run}" in caught.value.fix
+
+
+# ---------------------------------------------------------------- starting from another run
+
+
+@pytest.mark.parametrize("task", [name for name in KINDS if name in registry.load("tasks", name).starts_from])
+def test_it_starts_from_the_body_of_a_run_of_its_kind(task, run, request, tmp_path):
+    kind = KINDS[task]
+    own = [setting for setting in kind.overrides if not setting.startswith(("model.", "tokenizer."))]
+    own += ["training.steps=1", "training.learning_rate=1e-9", "training.warmup=0"]
+    out = regard.train(kind.recipe, *own, out=tmp_path / "more", data=data_of(kind, request), start_from=run)
+    before, after = load_file(run / "model.safetensors"), load_file(out / "model.safetensors")
+    assert before.keys() == after.keys()
+    body = [name for name in after if not name.startswith(HEADS)]
+    torch.testing.assert_close({name: after[name] for name in body}, {name: before[name] for name in body})
+    for name in registry.load("tasks", task).handed_on:
+        assert (out / name).read_bytes() == (run / name).read_bytes()
+    assert regard.load(out).settings.training.start_from == str(run)
+
+
+@every_task
+def test_what_it_cannot_start_from_is_refused(task, request, tiny_run, tmp_path):
+    kind, able = KINDS[task], registry.load("tasks", task).starts_from
+    says = "cannot be started from" if able else "'training.start_from' has no effect"
+    for source in KINDS.keys() - set(able):
+        with pytest.raises(UsageError, match=says):
+            regard.train(kind.recipe, data=data_of(kind, request), out=tmp_path / "run", start_from=tiny_run(source))
+    assert not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------- data
