@@ -25,14 +25,13 @@ from statistics import median
 
 import numpy as np
 
+import regard
 from regard import console
-from regard.settings import Config
 from regard.data.batch import DataState
 from regard.data.word_vectors import WordVectors
 from regard.hardware import Hardware
-from regard.recipes import resolve
-from regard.tasks.common import train_task
-from regard.tasks.embeddings import EmbeddingsTask
+from regard.recipes import resolve, to_toml
+from regard.tasks.embeddings import Embeddings, EmbeddingsTaskSettings
 from regard.training.folder import RunFolder
 
 NEIGHBOURS = 10
@@ -50,7 +49,7 @@ def prepare(reviews: Path, path: Path, share: float) -> int:
 
 
 def train_gensim(text: Path, epochs: int, seed: int) -> tuple[WordVectors, float, float]:
-    """Vectors, words a second, seconds."""
+    """Vectors, words per second, seconds."""
     from gensim.models import Word2Vec
 
     sentences = [line.split() for line in text.read_text(encoding="utf-8").splitlines()]
@@ -66,28 +65,26 @@ def train_gensim(text: Path, epochs: int, seed: int) -> tuple[WordVectors, float
 
 
 def train_regard(text: Path, epochs: int, seed: int, overrides: list[str]) -> tuple[WordVectors, float, float]:
-    """Vectors, words a second, seconds."""
-    with tempfile.TemporaryDirectory() as place:
-        settings = [f"data.root={json.dumps(str(text.parent))}", f"data.cache={json.dumps(place)}", f"seed={seed}"]
+    """Vectors, words per second, seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = [f"data.root={json.dumps(str(text.parent))}", f"data.cache={json.dumps(folder)}", f"seed={seed}"]
         settings += ["tokenizer.vocabulary=60000", *overrides]
-        words, guesses, steps = one_epoch(resolve("words", settings), Path(place, "look"))
+        words, guesses, steps = one_epoch(resolve("words", settings), Path(folder, "look"))
         steps *= epochs
         once = [f"training.{name}={steps}" for name in ("steps", "validate_every", "log_every")]
-        config = resolve("words", [*settings, *once])
-        folder = RunFolder.create(Path(place, "trained"), config)
-        train_task(config, folder, EmbeddingsTask)
+        run = RunFolder(regard.train("words", *settings, *once, out=Path(folder, "trained")))
         # Of the updates alone, with the making of their batches, without validating and saving.
-        speed = json.loads(folder.metrics.read_text().splitlines()[0])["words_per_second"]
+        speed = run.read_metrics()[0]["words_per_second"]
         seconds = guesses * epochs / speed
-        return WordVectors.read(folder.path / "vectors.txt"), words * epochs / seconds, seconds
+        return WordVectors.read(run.path / "vectors.txt"), words * epochs / seconds, seconds
 
 
-def one_epoch(config: Config, place: Path) -> tuple[int, int, int]:
+def one_epoch(settings: EmbeddingsTaskSettings, path: Path) -> tuple[int, int, int]:
     """The words of the text, how many of them are guessed in an epoch, and the updates that takes."""
-    task = EmbeddingsTask(config, RunFolder.create(place, config), Hardware.choose(config.system))
-    guesses = [
-        batch.targets for batch, _ in itertools.takewhile(lambda item: not item[1].epoch, task.batches(DataState()))
-    ]
+    task = Embeddings(settings, RunFolder.create(path, to_toml(settings)), Hardware.choose(settings.system))
+    task.prepare()
+    epoch = itertools.takewhile(lambda item: not item[1].epoch, task.stream.batches(DataState()))
+    guesses = [batch.targets for batch, _ in epoch]
     return int(task.lexicon.counts.sum()), sum(guesses), len(guesses)
 
 
@@ -113,8 +110,8 @@ def main() -> None:
             "gensim is not installed: pip install gensim (into a folder of its own: --target DIR, PYTHONPATH=DIR)"
         )
     console.be_quiet(True)
-    with tempfile.TemporaryDirectory() as place:
-        text = Path(place, "text.txt")
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "text.txt")
         print(f"{prepare(options.reviews, text, options.share):,} words, {options.epochs} epochs")
         found: dict[str, list[tuple[WordVectors, float, float]]] = {"gensim": [], "regard": []}
         print(f"{'round':>5}  {'gensim words/s':>15}  {'regard words/s':>15}")
@@ -122,14 +119,12 @@ def main() -> None:
             found["gensim"].append(train_gensim(text, options.epochs, seed=turn + 1))
             found["regard"].append(train_regard(text, options.epochs, turn + 1, options.overrides))
             print(f"{turn + 1:>5}  {found['gensim'][-1][1]:>15,.0f}  {found['regard'][-1][1]:>15,.0f}", flush=True)
-    gensim, regard = ([vectors for vectors, _, _ in found[name]] for name in ("gensim", "regard"))
-    words = [word for word in gensim[0].words[100:1100] if len(word) >= 3 and all(word in other for other in regard)]
-    overlaps = {
-        "gensim and regard": float(np.mean([overlap(*pair, words) for pair in zip(gensim, regard, strict=True)]))
-    }
+    gensim, ours = ([vectors for vectors, _, _ in found[name]] for name in ("gensim", "regard"))
+    words = [word for word in gensim[0].words[100:1100] if len(word) >= 3 and all(word in other for other in ours)]
+    overlaps = {"gensim and regard": float(np.mean([overlap(*pair, words) for pair in zip(gensim, ours, strict=True)]))}
     if options.rounds > 1:
         overlaps["gensim and gensim"] = overlap(gensim[0], gensim[1], words)
-        overlaps["regard and regard"] = overlap(regard[0], regard[1], words)
+        overlaps["regard and regard"] = overlap(ours[0], ours[1], words)
     for name, share in overlaps.items():
         print(f"{name:<20} {share:.1%} of the {NEIGHBOURS} nearest words of {len(words):,} words")
     speeds = {name: median(speed for _, speed, _ in rounds) for name, rounds in found.items()}

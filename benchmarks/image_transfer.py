@@ -27,7 +27,7 @@ DIGITS = [  # photographs may be mirrored and mixed, digits not
     "augmentation.crop=2",
     "training.ema=0.99",
 ]
-HALF_RATES = ["training.learning_rate=0.001", "training.muon_learning_rate=0.01"]
+HALF_RATES = ["training.learning_rate=0.001", "training.muon.learning_rate=0.01"]
 
 
 def budget(steps: int) -> list[str]:

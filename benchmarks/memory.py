@@ -2,7 +2,7 @@
 
     python benchmarks/memory.py --pairs 10000000
 
-Writes that many pairs to a temporary folder, learns a vocabulary, tokenises them into shards, and draws
+Writes that many pairs to a temporary folder, learns a vocabulary, tokenises them into a cache, and draws
 batches over the first windows of an epoch. Prints the time and the peak memory of each stage; the last
 line is JSON. The limit that Regard keeps is 2 GiB.
 """
@@ -16,10 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from regard.data.pair_batches import DataState, PairStream, Rectangle
-from regard.data.pairs import splits
+from regard.data.batch import DataState
+from regard.data.pair_batches import PairStream, Rectangle
+from regard.data.pairs import pair_splits
 from regard.data.samples import english_german
-from regard.data.shards import tokenise
+from regard.data.tokenised import tokenise_pairs
 from regard.recipes import resolve
 from regard.tasks.translate import learn_tokenizers
 
@@ -43,8 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10_000_000)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         stages: dict[str, dict[str, float]] = {}
 
         def stage(name: str, started: float) -> None:
@@ -55,25 +56,27 @@ def main() -> None:
         write_pairs(folder, options.pairs)
         stage("write", started)
         files = 'data.train=["train.en", "train.de"]'
-        config = resolve("transformer-base", [f"data.root={json.dumps(place)}", files, "data.valid=[]", "data.test=[]"])
-        source = splits(config.data)["train"]
+        settings = resolve(
+            "transformer-base", [f"data.root={json.dumps(temporary)}", files, "data.valid=[]", "data.test=[]"]
+        )
+        source = pair_splits(settings.data)["train"]
         started = time.perf_counter()
-        tokenizers = learn_tokenizers(config, source)
+        tokenizers = learn_tokenizers(settings.tokenizer, source)
         stage("vocabulary", started)
         started = time.perf_counter()
-        shards = tokenise(source, tokenizers.both(), folder)
+        pairs = tokenise_pairs(source, tokenizers.both, folder)
         stage("tokenise", started)
         started = time.perf_counter()
-        tokenise(source, tokenizers.both(), folder)
+        tokenise_pairs(source, tokenizers.both, folder)
         stage("reuse", started)
         started = time.perf_counter()
-        training = config.training
-        rectangle = Rectangle.fitting(shards, training.tokens_per_batch, training.row_length, config.data.max_length)
-        batches = PairStream(shards, rectangle, 1, config.data.max_length).batches(DataState())
+        training = settings.training
+        rectangle = Rectangle.fitting(pairs, training.tokens_per_batch, training.row_length, settings.data.max_length)
+        batches = PairStream(pairs, rectangle, 1, settings.data.max_length).batches(DataState())
         for _ in range(100):
             next(batches)
         stage("100 batches", started)
-        print(json.dumps({"pairs": len(shards), "stages": stages, "peak_gib": round(peak(), 2)}))
+        print(json.dumps({"pairs": len(pairs), "stages": stages, "peak_gib": round(peak(), 2)}))
 
 
 if __name__ == "__main__":

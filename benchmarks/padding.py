@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.pair_batches import DataState, PairStream, Rectangle
-from regard.data.pairs import splits
-from regard.data.shards import tokenise
-from regard.experiment import read_recipe
+from regard.data.batch import DataState
+from regard.data.pair_batches import PairStream, Rectangle
+from regard.data.pairs import pair_splits
+from regard.data.tokenised import tokenise_pairs
+from regard.run import read_recipe
 from regard.tasks.translate import learn_tokenizers
 
 
@@ -41,19 +42,19 @@ def main() -> None:
     parser.add_argument("--recipe", default="multi30k")
     parser.add_argument("--data", required=True)
     options = parser.parse_args()
-    config = read_recipe(options.recipe, data=options.data)
-    source = splits(config.data)["train"]
-    tokenizers = learn_tokenizers(config, source)
+    settings = read_recipe(options.recipe, data=options.data)
+    source = pair_splits(settings.data)["train"]
+    tokenizers = learn_tokenizers(settings.tokenizer, source)
     with tempfile.TemporaryDirectory() as cache:
-        shards = tokenise(source, tokenizers.both(), Path(cache))
-        training = config.training
-        rectangle = Rectangle.fitting(shards, training.tokens_per_batch, training.row_length, config.data.max_length)
+        pairs = tokenise_pairs(source, tokenizers.both, Path(cache))
+        training = settings.training
+        rectangle = Rectangle.fitting(pairs, training.tokens_per_batch, training.row_length, settings.data.max_length)
         shares = []
-        for batch, state in PairStream(shards, rectangle, config.seed, config.data.max_length).batches(DataState()):
+        for batch, state in PairStream(pairs, rectangle, settings.seed, settings.data.max_length).batches(DataState()):
             if state.epoch == 2:
                 break
             shares.append(batch.padding)
-        sorted_by_length = bucketed(shards.target.lengths + 1, training.tokens_per_batch)
+        sorted_by_length = bucketed(pairs.target.lengths + 1, training.tokens_per_batch)
     print(f"{len(shares)} batches of {rectangle}: mean {np.mean(shares):.2%}, worst {max(shares):.2%} padding")
     print(f"target side alone, one sentence a row, sorted by target length: {sorted_by_length:.2%}")
     print(json.dumps({"packed_mean": float(np.mean(shares)), "packed_worst": max(shares), "sorted": sorted_by_length}))

@@ -69,22 +69,21 @@ def sampled_loss(run: str) -> float:
     import torch
 
     import regard
-    from regard.data.text import TextSource
+    from regard.data.running_text import divide_text
+    from regard.data.text import text_source
     from regard.data.text_batches import next_tokens
-    from regard.tasks.language import logits
-    from regard.tasks.running_text import divide
     from regard.training.loss import cross_entropy
 
     model = regard.load(run)
-    data = model.config.data
-    ids = divide(model.config, TextSource.of(data.text, data), model.tokenizer).valid
+    data = model.settings.data
+    ids = divide_text(text_source(data.text, data), data, model.tokenizer).valid
     generator, losses = np.random.default_rng(1), []
     with torch.inference_mode():
         for _ in range(200):
             starts = generator.integers(0, len(ids) - model.context, 64).tolist()
             batch = next_tokens(ids, starts, model.context).to(model.hardware.device)
             with model.hardware.autocast():
-                losses.append(cross_entropy(logits(model.model, batch, model.config), batch.labels_BT).item())
+                losses.append(cross_entropy(model.logits(batch), batch.labels).item())
     return sum(losses) / (200 * 64 * model.context)
 
 

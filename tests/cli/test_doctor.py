@@ -8,6 +8,7 @@ import pytest
 from regard.verbs.doctor import examine
 
 from image_sources import tree
+from regard.cli.doctor import _examine as examine
 from regard.errors import RegardError
 
 
@@ -21,9 +22,9 @@ def test_folders_without_images_are_counted_and_named(photos: Path) -> None:
     assert examine("", (), photos)["data"]["empty_classes"] == 0
     for name in ("ant", "bee"):
         (photos / name).mkdir()
-    found = examine("", (), photos)
-    assert found["data"]["empty_classes"] == 2 and set(found["data"]["classes"]) == {"cat", "dog"}
-    assert "2 folders beside the classes hold no images: 'photos/ant', 'photos/bee'." in found["advice"]
+    result = examine("", (), photos)
+    assert result["data"]["empty_classes"] == 2 and set(result["data"]["classes"]) == {"cat", "dog"}
+    assert "2 folders beside the classes hold no images: 'photos/ant', 'photos/bee'." in result["advice"]
 
 
 def test_folders_without_images_are_named_also_where_an_error_follows(photos: Path, capsys) -> None:

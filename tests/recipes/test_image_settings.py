@@ -21,7 +21,6 @@ from regard.recipes import from_toml, resolve, to_toml
         ("digits", ["data.images=somewhere"], ["data.sample", "data.images"]),
         ("digits", ["augmentation.crop=8"], ["crop = 8", "8 x 8"]),
         ("digits", ["training.micro_batches=300"], ["micro_batches = 300", "64 images"]),
-        ("digits", ["model.pooling=last"], ['"last"']),
         ("digits", ["model.positions=sinusoidal-2d", "model.width=6", "model.heads=3"], ["width = 6", "4"]),
         ("digits", ["training.select=bleu"], ['"bleu"', "classify-image"]),
         ("cifar10-swin", ["model.window=5"], ["16 x 16", "windows of 5"]),
@@ -46,11 +45,22 @@ def test_image_settings_that_do_not_fit_together_are_refused(
 
 
 def test_an_image_may_have_two_different_sides_and_so_may_a_patch() -> None:
-    config = resolve("digits", ["images.size=[8, 12]", "model.patch=[2, 4]"])
-    assert (config.images.height, config.images.width, config.images.channels) == (8, 12, 1)
-    assert (config.model.patch_height, config.model.patch_width) == (2, 4)
-    assert config.row[1] == 4 * 3
-    assert from_toml(to_toml(config)) == config
+    settings = resolve("digits", ["images.size=[8, 12]", "model.patch=[2, 4]"])
+    assert (settings.images.height, settings.images.width, settings.images.channels) == (8, 12, 1)
+    assert (settings.model.patch_height, settings.model.patch_width) == (2, 4)
+    assert settings.row[1] == 4 * 3
+    assert from_toml(to_toml(settings)) == settings
+
+
+def test_a_class_is_not_read_from_the_last_of_the_patches() -> None:
+    with pytest.raises(UsageError, match=r"'model\.pooling' cannot be 'last'"):
+        resolve("digits", ["model.pooling=last"])
+
+
+def test_a_window_is_said_to_have_no_effect_where_there_are_no_stages() -> None:
+    assert resolve("cifar10-swin").remarks() == resolve("digits").remarks() == []
+    [remark] = resolve("digits", ["model.window=7"]).remarks()
+    assert "model.window has no effect" in remark
 
 
 def test_stages_count_their_blocks() -> None:
@@ -59,14 +69,14 @@ def test_stages_count_their_blocks() -> None:
 
 def test_filters_of_hyena_are_as_long_as_an_image_has_tokens() -> None:
     patches = resolve("digits", ["model.mixer=hyena", "model.pooling=first", "model.registers=2"])
-    assert patches.model.hyena_filter_length == 16 + 1 + 2
-    assert resolve("digits-pixels", ["model.mixer=hyena"]).model.hyena_filter_length == 64
+    assert patches.model.hyena["filter_length"] == 16 + 1 + 2
+    assert resolve("digits-pixels", ["model.mixer=hyena"]).model.hyena["filter_length"] == 64
 
 
 def test_the_setting_of_how_much_goes_into_an_update_is_that_of_the_task() -> None:
-    assert resolve("digits").batch_setting == "training.images_per_batch"
-    assert resolve("demo").batch_setting == "training.tokens_per_batch"
-    assert resolve("words").batch_setting == "embeddings.words_per_batch"
+    assert resolve("digits").BATCH == "training.images_per_batch"
+    assert resolve("demo").BATCH == "training.tokens_per_batch"
+    assert resolve("words").BATCH == "embeddings.words_per_batch"
     assert resolve("digits").batch_size == 64
 
 

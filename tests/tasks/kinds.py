@@ -36,6 +36,7 @@ class Kind:
     test: str = ""  # and the test data
     spoil: Callable[[Path], None] = one_line_less
     missing: str = ""  # a setting that names data that is not there
+    other: str = ""  # a setting of its own, changed
     evaluate: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -61,6 +62,7 @@ KINDS = {
         "train.en",
         "test.en",
         missing='data.train=["no.en", "no.de"]',
+        other="model.cross=additive",
     ),
     "language": Kind(
         "shakespeare-cpu",
@@ -69,6 +71,7 @@ KINDS = {
         "text.txt",
         "test.tsv",
         missing="data.text=no.txt",
+        other="data.documents=apart",
     ),
     "masked": Kind(
         "bert-small",
@@ -77,6 +80,7 @@ KINDS = {
         "documents.jsonl",
         "documents.jsonl",
         missing="data.text=no.txt",
+        other="masking.share=0.25",
     ),
     "classify-text": Kind(
         "starter-classify",
@@ -86,6 +90,7 @@ KINDS = {
         "test.tsv",
         missing='data.train=["no.tsv"]',
         evaluate={"baselines": False},
+        other="model.pooling=last",
     ),
     "embeddings": Kind(
         "words",
@@ -94,6 +99,7 @@ KINDS = {
         "text.txt",
         "text.txt",
         missing="data.text=no.txt",
+        other="embeddings.window=3",
     ),
     "classify-image": Kind(
         "digits",
@@ -104,6 +110,7 @@ KINDS = {
         spoil=one_image_less,
         missing="data.images=nowhere",
         evaluate={"baselines": False},
+        other="augmentation.flip=0.25",
     ),
     "pixels": Kind(
         "digits-pixels",
@@ -113,15 +120,12 @@ KINDS = {
         "test",
         spoil=one_image_less,
         missing="data.images=nowhere",
+        other="pixels.colours=9",
     ),
     "synthetic": Kind(
         "reverse",
-        [
-            *TINY,
-            "synthetic.length=10",
-            "synthetic.vocabulary=8",
-            "synthetic.test_sequences=50",
-            "training.tokens_per_batch=320",
-        ],
+        [*TINY, "synthetic.length=10", "synthetic.vocabulary=8", "synthetic.test_sequences=50"]
+        + ["training.tokens_per_batch=320"],
+        other="synthetic.vocabulary=6",
     ),
 }

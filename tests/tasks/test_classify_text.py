@@ -9,7 +9,7 @@ from PIL import Image
 from sklearn.metrics import accuracy_score, f1_score
 
 import regard
-from regard.data.labelled import splits
+from regard.data.labelled import labelled_splits
 from regard.errors import RegardError, UsageError
 from regard.training.checkpoint import read_tensors
 from tiny import CLASSIFY, TINY_TEXT, person
@@ -26,21 +26,21 @@ def test_it_has_learned_who_a_sentence_is_about(classifier):
 def test_scores_are_scikit_learns(classifier, texts):
     labels, sentences = zip(*lines(texts / "test.tsv"), strict=True)
     guessed = [guess.label for guess in classifier.classify(sentences)]
-    found = classifier.evaluate(baselines=False)
-    assert found.outputs == guessed
-    assert found.metrics["accuracy"] == pytest.approx(100 * accuracy_score(labels, guessed))
-    assert found.metrics["macro_f1"] == pytest.approx(100 * f1_score(labels, guessed, average="macro"))
+    evaluation = classifier.evaluate(baselines=False)
+    assert evaluation.outputs == guessed
+    assert evaluation.metrics["accuracy"] == pytest.approx(100 * accuracy_score(labels, guessed))
+    assert evaluation.metrics["macro_f1"] == pytest.approx(100 * f1_score(labels, guessed, average="macro"))
 
 
 def test_the_evaluation_shows_bags_of_words_on_the_same_split(classifier):
-    found = classifier.evaluate()
-    names = [baseline["name"] for baseline in found.details["baselines"]]
-    assert len(names) == 3 and all(baseline["accuracy"] > 85 for baseline in found.details["baselines"])
-    shown = "\n".join(found.notes)
+    evaluation = classifier.evaluate()
+    names = [baseline["name"] for baseline in evaluation.details["baselines"]]
+    assert len(names) == 3 and all(baseline["accuracy"] > 85 for baseline in evaluation.details["baselines"])
+    shown = "\n".join(evaluation.notes)
     assert all(name in shown for name in names)
-    train = list(splits(classifier.config.data)["train"])
+    train = list(labelled_splits(classifier.settings.data)["train"])
     mean = sum(len(example.text.split()) for example in train) / len(train)
-    assert "1,500" in shown and found.details["samples_per_length"] == pytest.approx(len(train) / mean)
+    assert "1,500" in shown and evaluation.details["samples_per_length"] == pytest.approx(len(train) / mean)
 
 
 def test_the_confusion_picture_is_drawn(classifier):
@@ -74,7 +74,7 @@ def test_a_single_class_cannot_be_learned(tmp_path):
     (tmp_path / "train.tsv").write_text("self\tI go home.\n" * 50)
     with pytest.raises(RegardError) as caught:
         regard.train("starter-classify", out=tmp_path / "run", data=tmp_path)
-    assert "All 50 training texts have the label 'self'" in caught.value.what or "label 'self'" in caught.value.what
+    assert "label 'self'" in caught.value.what
     assert not (tmp_path / "run").exists()
 
 
@@ -86,37 +86,16 @@ def test_a_classifier_starts_from_a_run(source, request, texts, tmp_path):
     out = regard.train("starter-classify", *few, out=tmp_path / "tuned", data=texts, start_from=run.folder.path)
     tuned = regard.load(out)
     assert tuned.tokenizer.to_json() == run.tokenizer.to_json()
-    assert tuned.config.model.causal == (source == "language")
-    assert tuned.config.model.width == run.config.model.width
+    assert tuned.settings.model.causal == (source == "language")
+    assert tuned.settings.model.width == run.settings.model.width
     most_frequent = Counter(person(text) for _, text in lines(texts / "test.tsv")).most_common(1)[0][1] / 4
     assert tuned.evaluate(baselines=False).metrics["accuracy"] > most_frequent + 3
-
-
-def test_the_first_loss_of_a_tuned_run_shows_that_weights_were_taken_over(masked, texts, tmp_path):
-    one = ["training.steps=1", "training.validate_every=1", "training.learning_rate=1e-9", *CLASSIFY[:5]]
-    out = regard.train("starter-classify", *one, out=tmp_path / "tuned", data=texts, start_from=masked.folder.path)
-    before, after = read_tensors(masked.folder.model), read_tensors(out / "model.safetensors")
-    for name, tensor in after.items():
-        if name.startswith("trunk."):
-            assert np.allclose(tensor, before[name][: len(tensor)], atol=1e-6), name
-
-
-def test_a_translator_cannot_be_started_from(trained, texts, tmp_path):
-    with pytest.raises(UsageError) as caught:
-        regard.train("starter-classify", out=tmp_path / "run", data=texts, start_from=trained.folder.path)
-    assert "translator" in str(caught.value)
 
 
 def test_word_vectors_start_the_embedding(words, texts, tmp_path):
     vectors = words.folder.path / "vectors.txt"
     settings = [*TINY_TEXT, *CLASSIFY, "model.width=16", "tokenizer.kind=word", "tokenizer.vocabulary=600"]
-    settings += [
-        "training.steps=1",
-        "training.validate_every=1",
-        "training.learning_rate=1e-9",
-        "tokenizer.lowercase=true",
-    ]
-    settings = [s for s in settings if s not in ("model.width=32", "training.steps=100", "training.validate_every=50")]
+    settings += ["tokenizer.lowercase=true", "training.steps=1", "training.learning_rate=1e-9"]
     out = regard.train("starter-classify", *settings, out=tmp_path / "run", data=texts, embeddings=vectors)
     run = regard.load(out)
     table = read_tensors(out / "model.safetensors")["trunk.embedding.table.weight"].numpy()
@@ -137,9 +116,9 @@ def test_the_classes_are_written_beside_the_model(classifier):
 
 def test_the_same_command_resumes_a_run_that_started_from_another(masked, texts, tmp_path):
     few = [*CLASSIFY, "training.validate_every=5", "model.dropout=0.0"]
-    place = {"out": tmp_path / "tuned", "data": texts, "start_from": masked.folder.path}
-    regard.train("starter-classify", *few, "training.steps=5", **place)
-    run = regard.train("starter-classify", *few, "training.steps=10", **place, resume=True)
+    where = {"out": tmp_path / "tuned", "data": texts, "start_from": masked.folder.path}
+    regard.train("starter-classify", *few, "training.steps=5", **where)
+    run = regard.train("starter-classify", *few, "training.steps=10", **where, resume=True)
     loaded = regard.load(run)
     assert loaded.folder.read_json("summary.json")["steps"] == 10
-    assert loaded.config.model.width == masked.config.model.width
+    assert loaded.settings.model.width == masked.settings.model.width

@@ -11,15 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import KINDS, Kind
+import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
+from torch.nn.utils import parameters_to_vector
+from typer.testing import CliRunner
 
 import regard
-from regard import registry
+from corpora import equal
+from kinds import KINDS, Kind
+from regard import recipes, registry
+from regard.cli.app import app
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError
+from regard.hardware import Hardware, seed_everything
 from regard.recipes import flat, starter_recipe
 from regard.run import open_run, read_recipe, require
+from regard.tasks.starting import HEADS
 from regard.training.loop import Trainer
 
 every_task = pytest.mark.parametrize("task", registry.names("tasks"))
@@ -31,15 +39,31 @@ def data_of(kind: Kind, request: pytest.FixtureRequest) -> Path | None:
 
 
 @pytest.fixture
-def run(task: str, request: pytest.FixtureRequest, made_once: Callable[..., Path]) -> Path:
-    """A finished run of the task, trained once."""
-    kind = KINDS[task]
-    data = data_of(kind, request)
-    return made_once(f"tiny-{task}", lambda out: regard.train(kind.recipe, *kind.overrides, out=out, data=data))
+def run(task: str, tiny_run: Callable[[str], Path]) -> Path:
+    """A finished run of the task."""
+    return tiny_run(task)
 
 
 def metrics_of(run: Path) -> dict[str, float]:
     return json.loads((run / "summary.json").read_text())["metrics"]
+
+
+def prepared(run: Path, data: Path | None, seed: int = 1) -> Any:
+    """The run's task with its data and a new model, ready to train."""
+    task = open_run(run, data)
+    task.settings = task.settings.model_copy(update={"seed": seed})
+    task.hardware = Hardware.choose(task.settings.system)
+    task.prepare()
+    seed_everything(seed)
+    task.model = task.build()
+    return task
+
+
+def assert_scores(metrics: dict[str, float], run: Path, task: str) -> None:
+    """They are those of the summary."""
+    shared = metrics.keys() & metrics_of(run).keys()
+    assert registry.load("tasks", task).about.metrics[0] in shared
+    assert {name: metrics[name] for name in shared} == pytest.approx({name: metrics_of(run)[name] for name in shared})
 
 
 def batches(task: Any, state: DataState, count: int) -> list[tuple[Batch, DataState]]:
@@ -102,24 +126,47 @@ def test_stopped_and_resumed_it_gives_the_same_bytes(task, run, request, tmp_pat
 
 @every_task
 def test_from_any_state_on_the_same_batches_come(task, run, request):
-    kind = KINDS[task]
-    opened = open_run(run, data_of(kind, request))
-    opened.hardware = regard.load(run).hardware
-    opened.prepare()
+    opened = prepared(run, data_of(KINDS[task], request))
     first = batches(opened, DataState(), 12)
     for at in (0, 3, 10):
         [(batch, state)] = batches(opened, first[at][1], 1)
         expected, after = first[at + 1]
         assert state == after
-        for own, other in zip(batch.tensors(), expected.tensors(), strict=True):
-            assert own.equal(other)
+        assert equal(batch, expected)
 
 
 @every_task
-def test_it_cannot_be_resumed_with_another_seed(task, run, request):
+def test_the_seed_decides_the_weights_and_the_order_of_the_data(task, run, request):
+    one, again, other = (prepared(run, data_of(KINDS[task], request), seed) for seed in (1, 1, 2))
+    weights = [parameters_to_vector(each.model.parameters()) for each in (one, again, other)]
+    assert weights[0].equal(weights[1]) and not weights[0].equal(weights[2])
+    [first], [same], [different] = (batches(each, DataState(), 1) for each in (one, again, other))
+    assert equal(first[0], same[0]) and not equal(first[0], different[0])
+
+
+@every_task
+def test_any_split_into_micro_batches_gives_the_same_gradient(task, run, request):
+    """Of the mean loss over all targets, however unevenly those are spread over the pieces."""
+    opened = prepared(run, data_of(KINDS[task], request))
+    trainer = Trainer(opened)
+    trainer.model.eval()  # dropout differs from piece to piece
+    [(batch, _)] = batches(opened, DataState(), 1)
+    gradients = []
+    for pieces in (1, 3):
+        trainer.model.zero_grad()
+        mean = sum(trainer.backward(piece, batch.targets).item() for piece in batch.split(pieces))
+        assert mean == pytest.approx(opened.loss(batch).item() / batch.targets, rel=1e-5)
+        gradients.append([parameter.grad.clone() for parameter in trainer.model.parameters()])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+@every_task
+def test_it_cannot_be_resumed_with_other_settings(task, run, request):
     kind = KINDS[task]
-    with pytest.raises(UsageError, match="seed = 2"):
-        regard.train(kind.recipe, *kind.overrides, "seed=2", out=run, data=data_of(kind, request), resume=True)
+    for setting in ("seed=2", "training.learning_rate=0.123", kind.other):
+        with pytest.raises(UsageError) as caught:
+            regard.train(kind.recipe, *kind.overrides, setting, out=run, data=data_of(kind, request), resume=True)
+        assert f"cannot be resumed with {setting.partition('=')[0]} = " in caught.value.what
 
 
 # ---------------------------------------------------------------- a loaded run
@@ -129,10 +176,20 @@ def test_it_cannot_be_resumed_with_another_seed(task, run, request):
 def test_loaded_it_scores_what_its_summary_says(task, run):
     loaded = regard.load(run)
     assert type(loaded) is registry.load("tasks", task)
-    metrics = loaded.evaluate(**KINDS[task].evaluate).metrics
-    shared = metrics.keys() & metrics_of(run).keys()
-    assert registry.load("tasks", task).about.metrics[0] in shared
-    assert {name: metrics_of(run)[name] for name in shared} == pytest.approx({name: metrics[name] for name in shared})
+    assert_scores(loaded.evaluate(**KINDS[task].evaluate).metrics, run, task)
+
+
+@every_task
+def test_the_command_scores_it_the_same_and_reads_its_settings_once(task, run, monkeypatch):
+    read = []
+    validate = recipes.validate
+    monkeypatch.setattr(recipes, "validate", lambda tree: read.append(tree) or validate(tree))
+    options = ["--no-baselines"] if KINDS[task].evaluate else []
+    result = CliRunner().invoke(app, ["evaluate", str(run), "--json", *options])
+    shown = json.loads(result.stdout)
+    assert_scores(shown["metrics"], run, task)
+    assert [score["name"] for score in shown["scores"]] == list(shown["metrics"])
+    assert len(read) == 1
 
 
 @every_task
@@ -152,18 +209,44 @@ def test_an_ability_that_it_does_not_have_is_refused_and_its_own_verb_named(task
     assert f"regard {opened.about.verb} {run}" in caught.value.fix
 
 
+# ---------------------------------------------------------------- starting from another run
+
+
+@pytest.mark.parametrize("task", [name for name in KINDS if name in registry.load("tasks", name).starts_from])
+def test_it_starts_from_the_body_of_a_run_of_its_kind(task, run, request, tmp_path):
+    kind = KINDS[task]
+    own = [setting for setting in kind.overrides if not setting.startswith(("model.", "tokenizer."))]
+    own += ["training.steps=1", "training.learning_rate=1e-9", "training.warmup=0"]
+    out = regard.train(kind.recipe, *own, out=tmp_path / "more", data=data_of(kind, request), start_from=run)
+    before, after = load_file(run / "model.safetensors"), load_file(out / "model.safetensors")
+    assert before.keys() == after.keys()
+    body = [name for name in after if not name.startswith(HEADS)]
+    torch.testing.assert_close({name: after[name] for name in body}, {name: before[name] for name in body})
+    for name in registry.load("tasks", task).handed_on:
+        assert (out / name).read_bytes() == (run / name).read_bytes()
+    assert regard.load(out).settings.training.start_from == str(run)
+
+
+@every_task
+def test_what_it_cannot_start_from_is_refused(task, request, tiny_run, tmp_path):
+    kind, able = KINDS[task], registry.load("tasks", task).starts_from
+    says = "cannot be started from" if able else "'training.start_from' has no effect"
+    for source in KINDS.keys() - set(able):
+        with pytest.raises(UsageError, match=says):
+            regard.train(kind.recipe, data=data_of(kind, request), out=tmp_path / "run", start_from=tiny_run(source))
+    assert not list(tmp_path.iterdir())
+
+
 # ---------------------------------------------------------------- data
 
 
 @with_data
-def test_changed_data_is_noticed_and_moved_data_is_the_same(task, request, tmp_path, capsys):
-    kind, run = KINDS[task], tmp_path / "run"
-    data, moved = tmp_path / "data", tmp_path / "elsewhere"
-    shutil.copytree(request.getfixturevalue(kind.data), data)
-    regard.train(kind.recipe, *kind.overrides, out=run, data=data)
-    data.rename(moved)
-    regard.train(kind.recipe, *kind.overrides, "training.steps=12", out=run, data=moved, resume=True)
-    regard.load(run).evaluate(**kind.evaluate)
+def test_moved_data_is_the_same_and_changed_data_is_noticed(task, run, request, tmp_path, capsys):
+    kind, moved = KINDS[task], tmp_path / "elsewhere"
+    shutil.copytree(request.getfixturevalue(kind.data), moved)
+    assert_scores(regard.load(run, data=moved).evaluate(**kind.evaluate).metrics, run, task)
+    regard.train(kind.recipe, *kind.overrides, "training.steps=9", out=run, data=moved, resume=True)
+    assert regard.load(run).settings.data.root == str(moved)
     assert "changed" not in capsys.readouterr().err
 
     if kind.test != kind.train:
@@ -176,6 +259,10 @@ def test_changed_data_is_noticed_and_moved_data_is_the_same(task, request, tmp_p
     with pytest.raises(RegardError, match=r"training data of .* has changed"):
         regard.train(kind.recipe, *kind.overrides, "training.steps=16", out=run, data=moved, resume=True)
     assert {path: path.read_bytes() for path in before} == before
+
+    shutil.rmtree(moved)
+    with pytest.raises(RegardError, match="elsewhere"):
+        regard.load(run).evaluate(**kind.evaluate)
 
 
 @with_data

@@ -4,25 +4,24 @@ import math
 
 import pytest
 import torch
-from regard.runs import language as language_module
 from torch.nn import functional as F
 
 import regard
-from regard import console
 from regard.errors import RegardError, UsageError
+from regard.tasks import language as language_module
 from tiny import TINY_TEXT
 
 
 def test_it_has_learned_to_spell_a_little(language):
-    found = regard.evaluate(language.folder.path)
-    assert found["loss"] < 2.3  # 324 entries by chance: 5.8; the letters' frequencies alone: about 2.9
-    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
-    assert found["bits_per_byte"] == pytest.approx(found["loss"] / math.log(2))  # a byte is a token here
+    metrics = regard.evaluate(language.folder.path)
+    assert metrics["loss"] < 2.3  # 324 entries by chance: 5.8; the letters' frequencies alone: about 2.9
+    assert metrics["perplexity"] == pytest.approx(math.exp(metrics["loss"]))
+    assert metrics["bits_per_byte"] == pytest.approx(metrics["loss"] / math.log(2))  # a byte is a token here
 
 
 def test_the_loss_is_the_mean_over_every_token_but_the_first(language, texts, tmp_path):
     (tmp_path / "new.txt").write_text((texts / "text.txt").read_text()[-1000:])
-    found = language.evaluate([str(tmp_path / "new.txt")]).metrics["loss"]
+    loss = language.evaluate([str(tmp_path / "new.txt")]).metrics["loss"]
     ids = torch.tensor(language.tokenizer.encode([(tmp_path / "new.txt").read_text()])[0])
     total = 0.0
     for start in range(0, len(ids) - 1, 64):
@@ -30,7 +29,7 @@ def test_the_loss_is_the_mean_over_every_token_but_the_first(language, texts, tm
         with torch.inference_mode():
             logits = language.model(row[None, : len(labels)])[0]
         total += F.cross_entropy(logits, labels, reduction="sum").item()
-    assert found == pytest.approx(total / (len(ids) - 1), rel=1e-5)
+    assert loss == pytest.approx(total / (len(ids) - 1), rel=1e-5)
 
 
 def test_the_same_seed_writes_the_same_text_and_another_seed_another(language):
@@ -40,7 +39,7 @@ def test_the_same_seed_writes_the_same_text_and_another_seed_another(language):
 
 
 def test_pieces_put_together_are_the_text(language):
-    pieces = list(language.stream(["The "], temperature=1.0, max_tokens=40, top=5))
+    pieces = list(language.generate_pieces(["The "], temperature=1.0, max_tokens=40, top=5))
     assert "".join(piece.text for piece in pieces) == language.generate("The ", temperature=1.0, max_tokens=40)[0]
     for piece in pieces:
         assert len(piece.candidates) == 5
@@ -61,12 +60,12 @@ def test_more_texts_than_are_written_side_by_side_are_the_same_as_few(language, 
 
 def test_a_huge_limit_of_tokens_costs_nothing(language):
     free = language.generate("The ", temperature=0.0, max_tokens=60)[0]
-    found = language.generate("The ", temperature=0.0, max_tokens=10**18, stop=[free[30:33]])[0]
-    assert free.startswith(found)
+    text = language.generate("The ", temperature=0.0, max_tokens=10**18, stop=[free[30:33]])[0]
+    assert text and free.startswith(text)
 
 
 def test_tokens_that_training_never_showed_are_never_written(language, texts):
-    assert len(language.never) > 200  # most bytes stand for no character of these sentences
+    assert len(language._never()) > 200  # most bytes stand for no character of these sentences
     text = language.generate("The ", temperature=3.0, max_tokens=300)[0]
     known = set((texts / "text.txt").read_text())
     assert set(text) <= known and len(set(text)) > 20
@@ -81,22 +80,17 @@ def test_several_samples_differ_and_the_first_does_not_depend_on_them(language):
 def test_writing_stops_before_a_text_to_stop_at(language):
     free = language.generate("The ", temperature=0.0, max_tokens=80)[0]
     stop = free[20:24]
-    place = free.index(stop)
-    assert language.generate("The ", temperature=0.0, max_tokens=80, stop=[stop, "§§"])[0] == free[:place]
+    assert language.generate("The ", temperature=0.0, max_tokens=80, stop=[stop, "§§"])[0] == free[: free.index(stop)]
 
 
-def test_a_prompt_longer_than_the_context_keeps_its_last_part_and_says_so(language, capsys, monkeypatch):
-    monkeypatch.setattr(console, "_quiet", False, raising=False)
-    console.be_quiet(False)
+def test_a_prompt_longer_than_the_context_keeps_its_last_part_and_says_so(language, capsys):
     long = "The man goes home. " * 20
-    found = language.generate(long, temperature=0.0, max_tokens=20)
-    said = capsys.readouterr().err
-    console.be_quiet(True)
-    assert "only the last 63 are read" in said
-    assert found == language.generate(long[-63:], temperature=0.0, max_tokens=20)
+    texts = language.generate(long, temperature=0.0, max_tokens=20)
+    assert "only the last 63 are read" in capsys.readouterr().err
+    assert texts == language.generate(long[-63:], temperature=0.0, max_tokens=20)
 
 
-def test_writing_goes_on_beyond_the_context(language):
+def test_writing_continues_beyond_the_context(language):
     text = language.generate("The ", temperature=0.0, max_tokens=150)[0]
     assert len(text) == 150
 
@@ -127,15 +121,13 @@ def test_bad_options_are_refused(language, options, says):
 
 def test_characters_of_several_tokens_come_out_whole(language):
     """Unknown characters are spelled in bytes: nothing is shown before the last of them."""
-    from regard.runs.language import _Writer
-
-    writer = _Writer(language, [])
+    writer = language_module.TextWriter(language.tokenizer, [])
     tokens = language.tokenizer.encode(["a🙂b"])[0]
     assert len(tokens) == 6
     assert [writer.add(token) for token in tokens] == ["a", "", "", "", "🙂", "b"]
 
 
-def test_documents_kept_apart_train_and_start_anew(texts, tmp_path):
+def test_documents_kept_apart_start_after_the_end_of_another(texts, tmp_path):
     settings = ["data.text=documents.jsonl", "data.documents=apart", "training.steps=5", "training.row_length=32"]
     settings += ["training.tokens_per_batch=256", "training.validate_every=5"]
     run = regard.load(regard.train("shakespeare-cpu", *TINY_TEXT, *settings, out=tmp_path / "run", data=texts))
@@ -150,12 +142,3 @@ def test_too_little_text_is_refused_and_leaves_nothing(tmp_path, content):
         regard.train("shakespeare-cpu", out=tmp_path / "run", data=tmp_path)
     assert "text" in caught.value.what
     assert not (tmp_path / "run").exists()
-
-
-def test_a_language_run_resumes_to_the_same_bytes(texts, tmp_path):
-    settings = [*TINY_TEXT, "data.text=text.txt", "training.row_length=32", "training.tokens_per_batch=256"]
-    settings += ["training.validate_every=10", "training.schedule=constant", "model.dropout=0.1"]
-    whole = regard.train("shakespeare-cpu", *settings, "training.steps=20", out=tmp_path / "whole", data=texts)
-    part = regard.train("shakespeare-cpu", *settings, "training.steps=10", out=tmp_path / "part", data=texts)
-    regard.train(str(part), "training.steps=20", resume=True)
-    assert (whole / "model.safetensors").read_bytes() == (part / "model.safetensors").read_bytes()

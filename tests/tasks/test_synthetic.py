@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.experiment import train
 from typer.testing import CliRunner
 
 import regard
 from regard.cli.app import app
 from regard.data.synthetic import chance, held_out, spell
-from regard.data.text_batches import TextBatch
+from regard.data.batch import DataState
 from regard.errors import UsageError
-from regard.recipes import resolve
-from regard.tasks.synthetic import figures
-from regard.training.loop import Interrupted, Trainer
+from regard.recipes import complete, resolve, validate
+from regard.tasks.synthetic import Synthetic
+from regard.training.folder import RunFolder
 
 TINY = ["synthetic.length=10", "synthetic.vocabulary=8", "synthetic.test_sequences=200", "model.layers=2"]
 TINY += ["model.width=32", "model.heads=2", "model.feedforward=64", "training.tokens_per_batch=640"]
@@ -33,17 +32,10 @@ def summary(run: Path) -> dict:
 
 
 def test_a_tiny_model_learns_to_reverse(run):
-    found = summary(run)["metrics"]
-    assert found["accuracy"] > 90  # by chance: 12.5
-    assert found["whole"] > 70
-    assert found["loss"] < 0.4
-
-
-def test_the_run_scores_what_its_summary_says(run):
-    found = regard.load(run).evaluate()
-    assert found.metrics == summary(run)["metrics"]
-    assert (found.count, found.counted) == (200, "sequences")
-    assert found.details["chance"] == 12.5
+    metrics = summary(run)["metrics"]
+    assert metrics["accuracy"] > 90  # by chance: 12.5
+    assert metrics["whole"] > 70
+    assert metrics["loss"] < 0.4
 
 
 def test_validation_and_test_are_scored_on_different_sequences(run):
@@ -56,27 +48,27 @@ def test_validation_and_test_are_scored_on_different_sequences(run):
 
 def test_what_greedy_writing_gets_right_is_the_share_of_whole_sequences(run):
     loaded = regard.load(run)
-    batch = held_out(loaded.config.synthetic, "test")
+    batch = held_out(loaded.settings.synthetic, "test")
     question = 6  # <start>, four symbols, and the mark
     written = batch.tokens_BT[:, :question]
     with torch.inference_mode():
         for _ in range(4):
             written = torch.cat([written, loaded.model(written)[:, -1:].argmax(-1)], dim=1)
-    right = (written[:, question:] == batch.labels_BT[:, -4:]).all(1).float().mean().item()
+    right = (written[:, question:] == batch.labels[:, -4:]).all(1).float().mean().item()
     assert 100 * right == pytest.approx(loaded.evaluate().metrics["whole"])
 
 
 def test_config_json_says_what_the_weights_need(run):
-    found = json.loads((run / "config.json").read_text())
-    assert found["architecture"] == "causal"
-    assert found["vocabulary"] == len(regard.load(run).model.to_logits.weight)
-    assert found["synthetic"]["kind"] == "reverse"
+    config = json.loads((run / "config.json").read_text())
+    assert config["architecture"] == "causal"
+    assert config["vocabulary"] == len(regard.load(run).model.to_logits.weight)
+    assert config["synthetic"]["kind"] == "reverse"
 
 
 def test_a_sample_shows_five_sequences_with_what_was_expected_and_what_came(run):
     blocks = (run / "samples" / "step-50.txt").read_text().strip().split("\n\n")
     assert len(blocks) == 5
-    settings = regard.load(run).config.synthetic
+    settings = regard.load(run).settings.synthetic
     valid = held_out(settings, "valid")
     right = 0
     for row, block in enumerate(blocks):
@@ -88,45 +80,25 @@ def test_a_sample_shows_five_sequences_with_what_was_expected_and_what_came(run)
     assert right > 10  # of 20; by chance 2.5
 
 
-def test_a_stopped_and_resumed_training_gives_the_same_weights(tmp_path, monkeypatch):
-    few = [*TINY, "training.steps=12", "training.validate_every=6", "synthetic.test_sequences=10"]
-    whole = regard.train("reverse", *few, out=tmp_path / "whole")
-    original = Trainer._update
-
-    def stop_at_8(self, step, batch):
-        self.stop_asked = step == 8
-        return original(self, step, batch)
-
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(Trainer, "_update", stop_at_8)
-        regard.train("reverse", *few, out=tmp_path / "stopped")
-    resumed, found = train("reverse", few, out=tmp_path / "stopped", resume=True)
-    assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert found["metrics"] == summary(whole)["metrics"]
-
-
-def test_a_run_cannot_be_resumed_with_other_sequences(run):
-    with pytest.raises(UsageError, match=r"synthetic\.vocabulary"):
-        train("reverse", [*TINY, "synthetic.vocabulary=6"], out=run, resume=True)
-
-
-def test_figures_count_labels_and_whole_sequences():
-    labels = torch.tensor([[0, 5, 6], [0, 7, 8], [0, 0, 9], [0, 4, 4]])
-    guesses = torch.tensor([[1, 5, 6], [2, 7, 3], [4, 5, 9], [0, 1, 2]])
-    found = figures(14.0, guesses, TextBatch(labels_BT=labels, tokens_BT=labels))
-    assert found == {"loss": 2.0, "accuracy": pytest.approx(100 * 4 / 7), "whole": pytest.approx(50.0)}
-
-
 @pytest.mark.parametrize("kind", ["copy", "sort", "recall", "recall-one-shot", "recall-multi"])
 def test_every_kind_trains_and_is_scored(kind, tmp_path):
     few = [*TINY, f"synthetic.kind={kind}", "training.steps=2", "training.validate_every=2"]
     run = regard.train("reverse", *few, out=tmp_path / "run")
-    found = regard.load(run).evaluate()
-    assert found.metrics == summary(run)["metrics"]
-    assert found.details["chance"] == chance(resolve("reverse", few).synthetic)
+    evaluation = regard.load(run).evaluate()
+    assert evaluation.metrics == summary(run)["metrics"]
+    assert evaluation.details["chance"] == chance(resolve("reverse", few).synthetic)
 
 
-# --- The command line ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("mixer", "least"), [("attention", 90), ("hyena", 75), ("gru", 35)])  # a GRU learns slowly
+def test_a_mixer_learns_to_recall_the_value_of_a_key(mixer, least, tmp_path):
+    small = ["synthetic.vocabulary=10", "synthetic.length=64", "synthetic.test_sequences=500", "model.width=32"]
+    small += ["model.feedforward=64", "training.tokens_per_batch=2048", "training.steps=160"]
+    small += ["training.validate_every=160", f"model.mixer={mixer}"]
+    run = regard.train("recall", *small, out=tmp_path / "run")
+    assert summary(run)["metrics"]["accuracy"] > least  # chance: 20
+
+
+# ---------------------------------------------------------------- the command line
 
 
 def command(*arguments: str | Path):
@@ -140,13 +112,8 @@ def test_evaluate_prints_the_figures_with_the_chance_level(run):
     assert set(lines) == {"loss", "accuracy", "whole"}
     assert f"{summary(run)['metrics']['accuracy']:.2f}" in lines["accuracy"]
     assert "chance: 12.50" in lines["accuracy"]
-
-
-def test_evaluate_as_json_is_the_same_every_time(run):
-    first = json.loads(command("evaluate", run, "--json").stdout)
-    assert first == json.loads(command("evaluate", run, "--json").stdout)
-    assert first["metrics"] == summary(run)["metrics"]
-    assert (first["sequences"], first["chance"], first["kind"]) == (200, 12.5, "reverse")
+    result = json.loads(command("evaluate", run, "--json").stdout)
+    assert (result["sequences"], result["chance"], result["kind"]) == (200, 12.5, "reverse")
 
 
 def test_files_cannot_be_scored(run, tmp_path):
@@ -168,3 +135,30 @@ def test_a_verb_for_text_refuses_the_run_and_names_the_right_one(run, verb):
 def test_settings_of_text_are_refused(setting):
     with pytest.raises(UsageError, match="has no effect on the task 'synthetic'"):
         resolve("reverse", [setting])
+
+
+@pytest.mark.parametrize(
+    ("training", "named"),
+    [
+        ({"tokens_per_batch": 23}, "synthetic.length = 24"),
+        ({"tokens_per_batch": 72, "micro_batches": 4}, "only 3 rows"),
+        ({"select": "bleu"}, "bleu"),
+    ],
+)
+def test_training_that_does_not_fit_the_sequences_is_refused(training, named):
+    with pytest.raises(UsageError) as caught:
+        validate({"task": "synthetic", "synthetic": {"length": 24}, "training": training})
+    assert named in str(caught.value)
+
+
+def test_a_batch_counts_whole_sequences():
+    settings = resolve("reverse", ["synthetic.length=24", "training.tokens_per_batch=71"])
+    task = Synthetic(settings, RunFolder("nowhere"))
+    task.prepare()
+    batch, _ = next(task.stream.batches(DataState()))
+    assert batch.tokens_BT.shape == (2, 24 - 1)  # nothing follows the last token
+
+
+def test_filters_of_hyena_are_as_long_as_the_sequences():
+    given = {"task": "synthetic", "synthetic": {"length": 24}, "model": {"mixer": "hyena"}}
+    assert complete(validate(given)).model.hyena["filter_length"] == 24

@@ -34,9 +34,14 @@ def _examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[s
 
     from regard import registry
     from regard.data.cache import cache_folder
-    from regard.hardware import Hardware, environment
     from regard.run import read_recipe
     from regard.settings import SystemSettings
+
+    if not recipe and data is not None:
+        recipe, named = _recipe_for(data)
+        overrides = [*named, *overrides]
+    settings = read_recipe(recipe, overrides, data) if recipe else None
+    from regard.hardware import Hardware, environment  # torch: not before a mistake in the settings is reported
 
     result: dict[str, Any] = {
         "machine": environment()
@@ -46,11 +51,7 @@ def _examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[s
             "free_disk_bytes": shutil.disk_usage(Path.home()).free,
         }
     }
-    if not recipe and data is not None:
-        recipe, named = _recipe_for(data)
-        overrides = [*named, *overrides]
-    if recipe:
-        settings = read_recipe(recipe, overrides, data)
+    if settings is not None:
         result["task"] = settings.task
         result["data"], advice = registry.load("tasks", settings.task).examine(settings)
         result["advice"] = advice or ["Nothing looks wrong."]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,8 +85,10 @@ def from_toml(text: str, name: str = "", overrides: Iterable[str] = (), of_run: 
     changes: dict[str, Any] = {}
     for override in overrides:
         _apply(changes, override)
-    tree = upgrade(tree, report=None if of_run else console.say)
-    tree = _merge(tree, upgrade(changes, console.say, beside=tree))
+    whole = _merge(deepcopy(tree), changes)
+    upgrade(tree, whole, report=None if of_run else console.say)
+    upgrade(changes, whole, report=console.say)
+    tree = _merge(tree, changes)
     settings = validate({**tree, "recipe": tree.get("recipe") or name})
     _warn_of_idle_tables(settings, changes)
     return settings
@@ -217,9 +220,11 @@ def _misfit(key: str, problem: str) -> UsageError:
 
 def _unknown_key(keys: list[str], value: Any, kind: type[Settings]) -> UsageError:
     task = _task_of(kind)
-    if other := _in_another_task(keys, task):
+    # Of a section that this task does not have, the first setting.
+    whole = [*keys, str(next(iter(value)))] if isinstance(value, Mapping) and value else keys
+    if other := _in_another_task(whole, task):
         return UsageError(
-            f"'{'.'.join(keys)}' has no effect on the task '{task}'.",
+            f"'{'.'.join(whole)}' has no effect on the task '{task}'.",
             f"It is: {other}.",
             f"Leave it out; `regard init {task}` shows what there is.",
         )

@@ -25,24 +25,21 @@ NEVER_USED = {
 }
 
 
-def upgrade(
-    tree: dict[str, Any], report: Callable[[str], None] | None, beside: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Rename settings in place. `report` says what replaced them; without it the tree is a run's own config.toml,
-    which holds every setting of its time, also of parts that it does not use. `beside`: where the task and model are
-    told, if not here.
+def upgrade(tree: dict[str, Any], whole: Mapping[str, Any], report: Callable[[str], None] | None) -> None:
+    """Rename settings in place. `whole`: all settings together, of which the tree may be a part.
+
+    `report` says what replaced them; without it the tree is a run's own config.toml, which holds every setting of its
+    time, also of parts that it does not use.
     """
-    whole = beside or tree
-    model = whole.get("model") if isinstance(whole.get("model"), dict) else {}
+    model, training = (whole[name] if isinstance(whole.get(name), dict) else {} for name in ("model", "training"))
     for old, new in MOVED.items():
         section, _, key = old.partition(".")
         values = tree.get(section)
-        if not isinstance(values, dict) or key not in values or (key == "window" and _is_of_swin(whole, tree)):
+        if not isinstance(values, dict) or key not in values or (key == "window" and _is_of_swin(whole, model)):
             continue
         _, part, name = new.split(".")
         value = values.pop(key)
-        used = part in (model.get("mixer"), whole.get("training", {}).get("optimizer"))  # type: ignore[union-attr]
-        if report is not None or used:
+        if report is not None or part in (model.get("mixer"), training.get("optimizer")):
             table = values.setdefault(part, {})
             if isinstance(table, dict):
                 table.setdefault(name, value)
@@ -55,10 +52,7 @@ def upgrade(
             del values[key or section]
             if report is not None:
                 report(f"{name} has no effect on this task, and is left out.")
-    return tree
 
 
-def _is_of_swin(whole: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
-    models = [tree["model"] for tree in (whole, changes) if isinstance(tree.get("model"), dict)]
-    local = any(model.get("mixer") == "local" for model in models) and not any(model.get("stages") for model in models)
-    return whole.get("task") == "classify-image" and not local
+def _is_of_swin(whole: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
+    return whole.get("task") == "classify-image" and (model.get("mixer") != "local" or bool(model.get("stages")))

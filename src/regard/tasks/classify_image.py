@@ -74,6 +74,11 @@ class ClassifyImageSettings(ImageTaskSettings):
         if model.stages:
             yield from self._check_windows()
 
+    def remarks(self) -> list[str]:
+        chosen = self.model.window != type(self.model).model_fields["window"].default
+        idle = ["model.window has no effect: it is of Swin, and model.stages is empty."]
+        return super().remarks() + (idle if chosen and not self.model.stages else [])
+
     def _check_windows(self) -> Iterator[Problem]:
         """Swin: every stage's grid is cut into windows, and halved for the next."""
         model = self.model
