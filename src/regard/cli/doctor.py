@@ -115,7 +115,7 @@ def _tables(data: dict[str, Any]) -> list[str]:
     def table(rows: dict[str, dict[str, Any]]) -> str:
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
         cells = [[name, *(_shown(row.get(column)) for column in columns)] for name, row in rows.items()]
-        return text_table(["", *columns], cells)
+        return text_table(["", *columns], cells).strip("\n")
 
     single = {name.replace("_", " "): {"": value} for name, value in data.items() if not isinstance(value, dict)}
     by_name: dict[str, dict[str, Any]] = {}
