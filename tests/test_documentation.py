@@ -77,9 +77,9 @@ RUN = {"translate": "runs/demo", "generate": "runs/shakespeare-cpu"}  # what RUN
 # Runs that a text takes for granted. Those of the name of a recipe are trained from it.
 RUNS = {f"runs/{name}": ["demo", f"seed={seed}"] for seed, name in enumerate("abc", start=1)}
 RUNS["runs/mine"] = ["starter"]
-# What each method of a loaded run is called on.
+# What each method or attribute of a loaded run is asked of.
 METHODS = {"translate": "demo", "generate": "shakespeare-cpu", "fill": "bert-small", "classify": "starter-classify"}
-METHODS |= {"sample": "digits-pixels", "vectors": "words"}
+METHODS |= {"sample": "digits-pixels", "vectors": "words", "settings": "demo"}
 
 
 def make_files(folder: Path) -> None:
