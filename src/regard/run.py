@@ -184,12 +184,12 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
         with memory_errors(f"with {size}", remedy):
             return _train_task(registry.load("tasks", settings.task)(settings, folder))
     except (Interrupted, KeyboardInterrupt):
-        raise Interrupted(_how_to_continue(folder)) from None
+        raise Interrupted(_how_to_continue(settings, folder)) from None
     except OSError as error:
         raise RegardError(
             f"Training stopped: a file of the run '{folder.path}' could not be written.",
             f"{error}",
-            f"Free some room on the disk. {_how_to_continue(folder)}",
+            f"Free some room on the disk. {_how_to_continue(settings, folder)}",
         ) from None
 
 
@@ -269,8 +269,9 @@ Trained with Regard from the recipe `{summary["recipe"]}` ({summary["task"]}): {
 """
 
 
-def _how_to_continue(folder: RunFolder) -> str:
+def _how_to_continue(settings: TaskSettings, folder: RunFolder) -> str:
     steps = folder.saved_steps()
     if not steps:
         return "Nothing was saved yet; give the same command again."
-    return f"Step {steps[-1]:,} is saved. Continue with: regard train {shlex.quote(str(folder.path))} --resume"
+    command = f"regard train {shlex.quote(str(folder.path))} --resume{_plugin_options(settings)}"
+    return f"Step {steps[-1]:,} is saved. Continue with: {command}"

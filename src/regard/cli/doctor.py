@@ -22,7 +22,7 @@ def doctor(
 ) -> None:
     """Check this machine, and the data of a recipe.
 
-    Counts, lengths, repeated pairs, test sentences that also stand in train, pairs of very unequal length.
+    Counts, lengths, repeated pairs, test sentences that are also in train, pairs of very unequal length.
     With --data alone, files named train.*, val* or dev*, and test* are looked for.
     """
     show(_examine(recipe, overrides or [], data), as_json, _report)

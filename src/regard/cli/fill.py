@@ -1,4 +1,4 @@
-"""`regard fill`: what stands at [MASK]."""
+"""`regard fill`: what belongs at [MASK]."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fill(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Guess what stands at [MASK], with probabilities."""
+    """Guess what belongs at [MASK], with probabilities."""
     from regard.explain.tokens import visible
     from regard.run import load_weights, open_run, require
 

@@ -140,7 +140,7 @@ def _must_have_labels(parts: Sequence[Images]) -> None:
             f"{len(without):,} image{'s have' if len(without) > 1 else ' has'} no label: {few}.",
             f"There is no '{file}' (or .gz) beside the file of the images."
             if file
-            else "The label is the folder an image lies in, or stands in the .csv (data.label_field).",
+            else "The label is the folder an image is in, or is given in the .csv (data.label_field).",
             "Put the file there." if file else "Put the images into one folder for each class, or name their labels.",
         )
 

@@ -1,6 +1,6 @@
 """Batches of labelled texts: several texts to a row, each with its class at one position.
 
-    <start> text <end>          the class stands at <start>, or, for a model that reads only backwards, at <end>
+    <start> text <end>          the class is at <start>, or, for a model that reads only backwards, at <end>
 
 Shapes: B rows · T positions
 """
@@ -41,7 +41,7 @@ class LabelledBatch(Batch):
 
 @dataclass(frozen=True)
 class LabelledRows(PackedShape[TokenisedTexts, LabelledBatch]):
-    """The constant shape of a batch, and which end of a text its class stands at."""
+    """The constant shape of a batch, and which end of a text its class is at."""
 
     rows: int
     length: int

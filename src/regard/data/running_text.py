@@ -1,4 +1,4 @@
-"""Running text made ready to train on: its tokenizer learned, its ids divided into train, valid and test."""
+"""Running text prepared for training: its tokenizer learned, its ids divided into train, valid and test."""
 
 from __future__ import annotations
 

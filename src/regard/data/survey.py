@@ -38,7 +38,7 @@ FEW = 10  # samples of a class
 def survey_pairs(
     sources: Mapping[str, PairSource], tokenizers: tuple[TextTokenizer, TextTokenizer], max_length: int
 ) -> Survey:
-    """Sentence pairs: how many, how long, which are of no use, and which stand in train and test."""
+    """Sentence pairs: how many, how long, which are of no use, and which are in both train and test."""
     figures: dict[str, Any] = {"vocabulary": tokenizers[1].size}
     pairs, sentences = {}, {}
     for split, source in sources.items():
@@ -127,7 +127,7 @@ def _advice_on_pairs(figures: dict[str, Any]) -> list[str]:
     for split in ("valid", "test"):
         leaked = figures[split]["sources_also_in_train"]
         if leaked > 0.01 * max(figures[split]["pairs"], 1):
-            advice.append(f"{leaked:,} {split} sentences also stand in train: scores there will flatter.")
+            advice.append(f"{leaked:,} {split} sentences are also in train: scores there will be too good.")
         if figures[split]["spelled_out"] > 0.02:
             share = figures[split]["spelled_out"]
             advice.append(f"{share:.1%} of {split} tokens are spelled out; use bpe or a larger vocabulary.")
@@ -164,7 +164,7 @@ def survey_text(text: TextSource, splits: TextSplits, vocabulary: int, row_lengt
 
 
 def survey_labelled(sources: Mapping[str, LabelledSource]) -> Survey:
-    """Labelled texts: how many of each class, how long, and which stand in train and test."""
+    """Labelled texts: how many of each class, how long, and which are in both train and test."""
     examples = {split: list(source) for split, source in sources.items()}
     classes = labels_of(sources["train"])
     figures: dict[str, Any] = {
@@ -190,7 +190,7 @@ def survey_labelled(sources: Mapping[str, LabelledSource]) -> Survey:
         leaked = sum(example.text in train for example in examples[split])
         figures[split]["texts_also_in_train"] = leaked
         if leaked > 0.01 * max(len(examples[split]), 1):
-            advice.append(f"{leaked:,} {split} texts also stand in train.")
+            advice.append(f"{leaked:,} {split} texts are also in train.")
     rarest = min(classes, key=lambda name: figures["classes"][name]["train"])
     if figures["classes"][rarest]["train"] < FEW:
         advice.append(f"The class '{rarest}' has only {figures['classes'][rarest]['train']} training texts.")
@@ -201,7 +201,7 @@ def survey_labelled(sources: Mapping[str, LabelledSource]) -> Survey:
 
 
 def survey_images(data: ImageData, settings: ImageSettings, with_classes: bool) -> Survey:
-    """Images: how many of each class, which cannot be read, and which stand in train and test."""
+    """Images: how many of each class, which cannot be read, and which are in both train and test."""
     empty = empty_classes([source for split in SPLITS for source in image_sources(data, split)])
     try:
         splits = image_splits(data, settings)
@@ -248,5 +248,5 @@ def _repeated_images(splits: ImageSplits, figures: dict[str, Any]) -> list[str]:
             leaked = sum(image in train for image in listed)
             figures[split]["images_also_in_train"] = leaked
             if leaked > 0.01 * max(len(listed), 1):
-                advice.append(f"{leaked:,} {split} images also stand in train: scores there will flatter.")
+                advice.append(f"{leaked:,} {split} images are also in train: scores there will be too good.")
     return advice

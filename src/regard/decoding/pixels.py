@@ -1,4 +1,4 @@
-"""Draw images pixel by pixel: every row stands at the same pixel, so there is nothing to wait for.
+"""Draw images pixel by pixel: every row is at the same pixel, so there is nothing to wait for.
 
     p(image) = ∏_t p(pixel_t | the pixels before it)
 

@@ -66,7 +66,7 @@ class Setup:
 
 
 class UnfusedAttention(Attention):
-    """The softmax written out: all T × T scores stand in memory, and their gradients too."""
+    """The softmax written out: all T × T scores are in memory, and their gradients too."""
 
     compiles = False  # the compiler would recognise it and fuse it again
 

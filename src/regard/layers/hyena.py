@@ -44,7 +44,7 @@ MODES, LONGEST_FIT = 16, 1024  # exponentials of a distilled filter, and the lon
 class HyenaSettings(PartSettings):
     order: int = Field(2, gt=0, le=8, description="how many gates (N)")
     recurrence: Literal["paper", "public"] = Field(
-        "public", description="paper (convolve and gate N times) · public (as its public code: once less)"
+        "public", description="paper (convolve and gate N times) · public (as its public code: one convolution fewer)"
     )
     filter_length: int = Field(
         0, ge=0, le=1 << 24, description="the length filters are made for, and beyond which they continue; 0: of a row"

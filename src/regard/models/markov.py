@@ -379,7 +379,7 @@ def _count_skips(text_P: Ints, boundary: int, size: int) -> int:
 
 
 def _first_occurrences(text_P: Ints, boundary: int, size: int) -> tuple[Ints, Ints]:
-    """Where each word stands in a sentence for the first time, and where that sentence ends."""
+    """Where each word occurs in a sentence for the first time, and where that sentence ends."""
     is_boundary = text_P == boundary
     _, first = np.unique(np.cumsum(is_boundary) * size + text_P, return_index=True)
     positions = np.sort(first[~is_boundary[first]])

@@ -177,7 +177,7 @@ def _not_a_section(key: str, section: str) -> UsageError:
 
 
 def _warn_of_idle_tables(settings: TaskSettings, changes: Mapping[str, Any]) -> None:
-    """The own settings of a part that is not used may stand in a recipe; asked for in a command, they are a slip."""
+    """The own settings of a part that is not used may be in a recipe; given in a command, they are a mistake."""
     for name, section in settings.sections().items():
         asked = changes.get(name)
         for setting in getattr(section, "PARTS", {}) if isinstance(asked, Mapping) else ():

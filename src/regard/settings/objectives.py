@@ -10,7 +10,7 @@ from regard.settings.base import Positive, Settings, Share
 
 
 class MaskingSettings(Settings):
-    """BERT's game: some tokens are chosen to be predicted, and most of those are hidden."""
+    """BERT's objective: some tokens are chosen to be predicted, and most of those are hidden."""
 
     share: float = Field(0.15, gt=0.0, lt=1.0, description="tokens to be predicted, of all")
     random: Share = Field(0.1, description="of these, replaced by another token instead of the mask")
@@ -28,7 +28,7 @@ class EmbeddingSettings(Settings):
 
     width: Positive = Field(100, description="size of every word's vector")
     window: Positive = Field(5, description="words to each side, at most; how many is drawn for every word")
-    negatives: Positive = Field(5, description="wrong words that each right one is told from")
+    negatives: Positive = Field(5, description="wrong words that each right one is distinguished from")
     subsample: float = Field(1e-3, ge=0, description="words above this share of the text are often left out; 0: none")
     minimum_count: Positive = Field(5, description="rarer words get no vector")
     words_per_batch: Positive = Field(4096, description="words guessed in one update")

@@ -1,6 +1,6 @@
 """Sections in which a setting names a part: a mixer, a position encoding, an optimizer.
 
-What a part is called is checked against the registry. Its own settings stand in a table of its name, such as
+What a part is called is checked against the registry. Its own settings are in a table of its name, such as
 `[model.hyena]`, and are the part's own business: they are kept as they are read until `completed` asks the part's
 class. So a mistake anywhere else is reported before torch is loaded.
 """
