@@ -123,7 +123,7 @@ def test_pairs_that_are_of_no_use_or_stand_in_train_and_test_are_named():
         "2 training pairs are of very",
     ):
         assert part in said
-    assert "2 valid sentences also stand in train" in said
+    assert "2 valid sentences are also in train" in said
     assert "of test tokens are spelled out" in said
     clean = [(words(3, n), words(3, n)) for n in range(9)]
     assert survey_pairs({"train": clean[:5], "valid": clean[5:7], "test": clean[7:]}, (WORDS, WORDS), 15)[1] == []
@@ -151,7 +151,7 @@ def test_labels_that_are_rare_or_unknown_and_texts_in_train_and_test_are_named(t
     assert figures["test"]["texts_also_in_train"] == 1
     said = " ".join(advice)
     assert "Labels of test that train does not have: c." in said
-    assert "1 test texts also stand in train" in said
+    assert "1 test texts are also in train" in said
     assert "The class 'b' has only 2 training texts." in said
 
 
@@ -169,7 +169,7 @@ def test_images_that_are_bad_repeated_or_rare_are_named(photos):
         "text.png",
         "train/none",
         "1 images occur with more than one label",
-        "3 test images also stand in train",
+        "3 test images are also in train",
     ):
         assert part in said
     assert "The class 'few' has only 1 training images." in said
