@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from kinds import KINDS, Kind
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch.nn.utils import parameters_to_vector
@@ -19,7 +20,6 @@ from typer.testing import CliRunner
 
 import regard
 from corpora import equal
-from kinds import KINDS, Kind
 from regard import recipes, registry
 from regard.cli.app import app
 from regard.data.batch import Batch, DataState
@@ -79,7 +79,9 @@ def test_it_is_tested_at_all(task):
 
 
 @every_task
-def test_it_leaves_a_run_folder_with_all_that_is_promised(task, run):
+def test_it_leaves_a_run_folder_with_all_that_is_promised(task, run, monkeypatch):
+    monkeypatch.undo()
+    open_run(run).draw()
     assert {path.name for path in run.iterdir()} >= {
         "config.toml",
         "config.json",
