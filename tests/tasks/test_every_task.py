@@ -27,7 +27,7 @@ from regard.errors import Interrupted, RegardError, UsageError
 from regard.hardware import Hardware, seed_everything
 from regard.recipes import flat, starter_recipe
 from regard.run import open_run, read_recipe, require
-from regard.tasks.starting import HEADS
+from regard.tasks.starting import HEADS, OWN
 from regard.training.loop import Trainer
 
 every_task = pytest.mark.parametrize("task", registry.names("tasks"))
@@ -226,7 +226,12 @@ def test_it_starts_from_the_body_of_a_run_of_its_kind(task, run, request, tmp_pa
     torch.testing.assert_close({name: after[name] for name in body}, {name: before[name] for name in body})
     for name in registry.load("tasks", task).handed_on:
         assert (out / name).read_bytes() == (run / name).read_bytes()
-    assert regard.load(out).settings.training.start_from == str(run)
+    old, new, plain = (
+        flat(each) for each in (open_run(run).settings, open_run(out).settings, read_recipe(kind.recipe))
+    )
+    assert new["training.start_from"] == str(run)
+    for key in (key for key in new if key.startswith(("model.", "tokenizer."))):
+        assert new[key] == (plain if key.removeprefix("model.") in OWN else old)[key], key
 
 
 @every_task
