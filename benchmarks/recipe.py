@@ -80,7 +80,7 @@ def sampled_loss(run: str) -> float:
     generator, losses = np.random.default_rng(1), []
     with torch.inference_mode():
         for _ in range(200):
-            starts = generator.integers(0, len(ids) - model.context, 64).tolist()
+            starts = generator.integers(0, len(ids) - model.context, 64)
             batch = next_tokens(ids, starts, model.context).to(model.hardware.device)
             with model.hardware.autocast():
                 losses.append(cross_entropy(model.logits(batch), batch.labels).item())

@@ -245,9 +245,9 @@ def test_settings_just_inside_each_rule_are_accepted(overrides):
     ],
 )
 def test_an_override_sets_a_value_of_its_type(override, section, key, value):
-    found = getattr(getattr(resolve("demo", [override]), section), key)
-    assert found == value
-    assert type(found) is type(value)
+    given = getattr(getattr(resolve("demo", [override]), section), key)
+    assert given == value
+    assert type(given) is type(value)
 
 
 def test_an_override_at_the_top_and_the_last_of_two_wins():

@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kinds import KINDS
 
 import regard
-from kinds import KINDS
+from regard.tasks.task import Task
+
+
+@pytest.fixture(autouse=True)
+def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing them takes four times as long as a tiny training; `test_every_task.py` and `test_loop.py` do draw."""
+    monkeypatch.setattr(Task, "draw", lambda task: None)
 
 
 @pytest.fixture

@@ -124,8 +124,13 @@ KINDS = {
     ),
     "synthetic": Kind(
         "reverse",
-        [*TINY, "synthetic.length=10", "synthetic.vocabulary=8", "synthetic.test_sequences=50"]
-        + ["training.tokens_per_batch=320"],
+        [
+            *TINY,
+            "synthetic.length=10",
+            "synthetic.vocabulary=8",
+            "synthetic.test_sequences=50",
+            "training.tokens_per_batch=320",
+        ],
         other="synthetic.vocabulary=6",
     ),
 }

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 import regard
 from regard.data.labelled import labelled_splits
-from regard.errors import RegardError, UsageError
+from regard.errors import RegardError
 from regard.training.checkpoint import read_tensors
 from tiny import CLASSIFY, TINY_TEXT, person
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from kinds import KINDS, Kind
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch.nn.utils import parameters_to_vector
@@ -19,7 +20,6 @@ from typer.testing import CliRunner
 
 import regard
 from corpora import equal
-from kinds import KINDS, Kind
 from regard import recipes, registry
 from regard.cli.app import app
 from regard.data.batch import Batch, DataState
@@ -27,7 +27,7 @@ from regard.errors import Interrupted, RegardError, UsageError
 from regard.hardware import Hardware, seed_everything
 from regard.recipes import flat, starter_recipe
 from regard.run import open_run, read_recipe, require
-from regard.tasks.starting import HEADS
+from regard.tasks.starting import HEADS, OWN
 from regard.training.loop import Trainer
 
 every_task = pytest.mark.parametrize("task", registry.names("tasks"))
@@ -79,7 +79,9 @@ def test_it_is_tested_at_all(task):
 
 
 @every_task
-def test_it_leaves_a_run_folder_with_all_that_is_promised(task, run):
+def test_it_leaves_a_run_folder_with_all_that_is_promised(task, run, monkeypatch):
+    monkeypatch.undo()
+    open_run(run).draw()
     assert {path.name for path in run.iterdir()} >= {
         "config.toml",
         "config.json",
@@ -224,7 +226,12 @@ def test_it_starts_from_the_body_of_a_run_of_its_kind(task, run, request, tmp_pa
     torch.testing.assert_close({name: after[name] for name in body}, {name: before[name] for name in body})
     for name in registry.load("tasks", task).handed_on:
         assert (out / name).read_bytes() == (run / name).read_bytes()
-    assert regard.load(out).settings.training.start_from == str(run)
+    old, new, plain = (
+        flat(each) for each in (open_run(run).settings, open_run(out).settings, read_recipe(kind.recipe))
+    )
+    assert new["training.start_from"] == str(run)
+    for key in (key for key in new if key.startswith(("model.", "tokenizer."))):
+        assert new[key] == (plain if key.removeprefix("model.") in OWN else old)[key], key
 
 
 @every_task

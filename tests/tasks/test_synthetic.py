@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli.app import app
-from regard.data.synthetic import chance, held_out, spell
 from regard.data.batch import DataState
+from regard.data.synthetic import chance, held_out, spell
 from regard.errors import UsageError
 from regard.recipes import complete, resolve, validate
 from regard.tasks.synthetic import Synthetic

@@ -13,12 +13,19 @@ from regard.errors import Interrupted, RegardError
 from regard.hardware import Hardware, seed_everything
 from regard.recipes import to_toml
 from regard.run import read_recipe
+from regard.tasks.task import Task
 from regard.tasks.translate import Translate
 from regard.training.checkpoint import weights_of
 from regard.training.folder import RunFolder
 from regard.training.loop import Trainer
 
 QUICK = ["training.validate_bleu=false", "decoding.beam=1"]
+
+
+@pytest.fixture(autouse=True)
+def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing them takes four times as long as a tiny training; `test_every_task.py` and `test_loop.py` do draw."""
+    monkeypatch.setattr(Task, "draw", lambda task: None)
 
 
 def trainer(recipe: Path, path: Path, *overrides: str) -> Trainer:
@@ -34,23 +41,17 @@ def records(run: Path) -> list[dict]:
     return RunFolder(run).read_metrics()
 
 
-def digest(run: Path) -> str:
-    return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
-
-
 def test_training_learns(tiny_recipe, tmp_path):
-    run = regard.train(
-        str(tiny_recipe), *QUICK, "training.steps=40", "training.learning_rate=0.01", out=tmp_path / "run"
-    )
+    changes = ["training.steps=40", "training.learning_rate=0.01", "training.validate_every=40"]
+    run = regard.train(str(tiny_recipe), *QUICK, *changes, out=tmp_path / "run")
     losses = [record["loss"] for record in records(run) if "loss" in record]
     assert losses[-1] < losses[0] - 1.0
 
 
-# What has a state of its own, or numbers of its own, that a resumed run must find again; plain runs: test_every_task.py.
+# What has a state or random numbers of its own that a resumed run must find again; a plain one: test_every_task.py.
 SETTINGS = {
-    "averaged, in pieces": ["training.average_checkpoints=3", "training.micro_batches=2", "training.optimizer=adamw"]
-    + ["training.weight_decay=0.1", "training.clip_norm=0.5"],
-    "a moving average": ["training.ema=0.9", "model.dropout=0.2", "training.optimizer=muon"],
+    "averaged, in pieces": ["training.average_checkpoints=3", "training.micro_batches=2"],
+    "a moving average": ["training.ema=0.9", "model.dropout=0.2", "training.optimizer=muon", "training.clip_norm=0.5"],
     "bpe dropout and r-drop": ["tokenizer.dropout=0.2", "training.consistency=2.0"],
 }
 
@@ -107,6 +108,13 @@ def test_early_stopping_stops_when_nothing_gets_better(tiny_recipe, tmp_path):
     )
     # The rate is too small to change a single weight in float32, so no validation beats the first.
     assert json.loads((run / "summary.json").read_text())["steps"] == 15
+
+
+def test_a_validation_draws_the_curves_so_far(tiny_recipe, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    one = trainer(tiny_recipe, tmp_path / "run", *QUICK)
+    one._validate(5)
+    assert (one.folder.plots / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_best_checkpoint_becomes_the_model(tiny_recipe, tmp_path):
