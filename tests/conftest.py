@@ -17,6 +17,7 @@ from PIL import Image
 import regard
 from regard import console
 from regard.data.samples import english_german
+from regard.tasks.task import Task
 from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT, person, stripes
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
@@ -29,6 +30,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tokenised data goes to a folder of the test session, never to the user's cache."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     console.be_quiet(True)
+
+
+@pytest.fixture(autouse=True)
+def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing them takes four times as long as a tiny training; commands in forks do draw."""
+    monkeypatch.setattr(Task, "draw", lambda task: None)
 
 
 @pytest.fixture(scope="session")

@@ -313,9 +313,7 @@ def test_what_a_document_says_works(
             for command in commands_in(block):
                 reader.type(command)
         else:
-            assert block.language in ("toml", "file"), (
-                f"what is a block of {block.language}?"
-            )
+            assert block.language in ("toml", "file"), f"what is a block of {block.language}?"
 
 
 def test_the_readme_has_commands_to_run():

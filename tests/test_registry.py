@@ -16,7 +16,6 @@ from regard import registry
 from regard.cli.app import _with_plugins
 from regard.errors import UsageError
 from regard.recipes import resolve
-from regard.tasks.task import Task
 
 KINDS = list(registry.KINDS)
 PARTS = '''
@@ -78,12 +77,6 @@ TINY = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=
 TINY += ["synthetic.vocabulary=4", "synthetic.test_sequences=10", "training.tokens_per_batch=64", "training.steps=2"]
 TINY += ["training.validate_every=2"]
 ALL = ["task=parity", "model.mixer=shift", "model.shift.by=2", "model.positions=halves", "training.optimizer=sgd"]
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing them takes four times as long as a tiny training; `test_every_task.py` and `test_loop.py` do draw."""
-    monkeypatch.setattr(Task, "draw", lambda task: None)
 
 
 @pytest.fixture(autouse=True)

@@ -16,18 +16,11 @@ from expect import error_of
 from regard.errors import Interrupted
 from regard.run import open_run, read_recipe
 from regard.tasks.synthetic import Synthetic
-from regard.tasks.task import Task
 from regard.training.loop import Trainer
 
 TINY = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "synthetic.length=8"]
 TINY += ["synthetic.vocabulary=4", "synthetic.test_sequences=10", "training.tokens_per_batch=64"]
 TINY += ["training.steps=4", "training.validate_every=2", "training.log_every=1"]
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing them takes four times as long as a tiny training; `test_every_task.py` and `test_loop.py` do draw."""
-    monkeypatch.setattr(Task, "draw", lambda task: None)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from regard.verbs.doctor import examine
 
 from image_sources import tree
 from regard.cli.doctor import _examine as examine

@@ -10,13 +10,6 @@ import pytest
 from kinds import KINDS
 
 import regard
-from regard.tasks.task import Task
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing them takes four times as long as a tiny training; `test_every_task.py` and `test_loop.py` do draw."""
-    monkeypatch.setattr(Task, "draw", lambda task: None)
 
 
 @pytest.fixture

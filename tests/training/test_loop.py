@@ -13,19 +13,12 @@ from regard.errors import Interrupted, RegardError
 from regard.hardware import Hardware, seed_everything
 from regard.recipes import to_toml
 from regard.run import read_recipe
-from regard.tasks.task import Task
 from regard.tasks.translate import Translate
 from regard.training.checkpoint import weights_of
 from regard.training.folder import RunFolder
 from regard.training.loop import Trainer
 
 QUICK = ["training.validate_bleu=false", "decoding.beam=1"]
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing them takes four times as long as a tiny training; `test_every_task.py` and `test_loop.py` do draw."""
-    monkeypatch.setattr(Task, "draw", lambda task: None)
 
 
 def trainer(recipe: Path, path: Path, *overrides: str) -> Trainer:
@@ -110,11 +103,18 @@ def test_early_stopping_stops_when_nothing_gets_better(tiny_recipe, tmp_path):
     assert json.loads((run / "summary.json").read_text())["steps"] == 15
 
 
-def test_a_validation_draws_the_curves_so_far(tiny_recipe, tmp_path, monkeypatch):
+def test_curves_are_drawn_now_and_then_and_at_the_end(tiny_recipe, tmp_path, monkeypatch):
     monkeypatch.undo()
     one = trainer(tiny_recipe, tmp_path / "run", *QUICK)
+    picture = one.folder.plots / "curves.png"
     one._validate(5)
-    assert (one.folder.plots / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert not picture.exists()  # it has not been half a minute
+    one.drawn -= 31
+    one._validate(10)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
+    one.finish()
+    assert picture.exists()
 
 
 def test_the_best_checkpoint_becomes_the_model(tiny_recipe, tmp_path):

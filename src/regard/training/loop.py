@@ -44,6 +44,8 @@ from regard.training.graph import Backward
 from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
 
+DRAW_EVERY = 30.0  # seconds, at least, between two drawings of the curves; they are also drawn at the end
+
 
 class Trainable(Protocol):
     """What the loop asks of a task."""
@@ -95,6 +97,7 @@ class Trainer:
         )
         self.progress = Progress()
         self.stop_asked = False
+        self.drawn = time.perf_counter()
         self.backward = Backward(self.model, task.loss, self.hardware)
 
     # ------------------------------------------------------------ the loop
@@ -127,6 +130,7 @@ class Trainer:
                 self.progress.seconds += time.perf_counter() - started - taken
                 if self.stop_asked:
                     self._save()
+                    self._draw()
                     raise Interrupted
         return self.progress
 
@@ -161,6 +165,7 @@ class Trainer:
                 "Free some room on the disk and run the same command with --resume; checkpoints are kept.",
             ) from None
         load_weights(self.model, weights)
+        self._draw()
 
     def _update(self, step: int, batch: Batch) -> tuple[float, float]:
         """One update of the weights; the mean loss and the gradient's norm."""
@@ -195,7 +200,8 @@ class Trainer:
             metrics = self.task.validate(step)
         record = {f"valid_{name}": value for name, value in metrics.items()}
         self.folder.append_metrics({"step": step} | record | {"seconds": round(self.progress.seconds, 3)})
-        self.task.draw()
+        if time.perf_counter() - self.drawn > DRAW_EVERY:
+            self._draw()
         shown = " · ".join(f"{name} {value:.3f}" for name, value in metrics.items())
         console.say(f"step {step:,}: validation {shown}")
         self.progress.metrics = metrics
@@ -205,6 +211,10 @@ class Trainer:
             self.progress.validations_since_best += 1
         else:
             self.progress.best, self.progress.best_step, self.progress.validations_since_best = score, step, 0
+
+    def _draw(self) -> None:
+        self.task.draw()
+        self.drawn = time.perf_counter()
 
     def _out_of_patience(self) -> bool:
         patience = self.settings.patience
