@@ -22,7 +22,7 @@ demo: install
 	$(BIN)/regard demo
 
 test: .venv/.installed-dev
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check src tests benchmarks

@@ -169,9 +169,14 @@ def image_classifier(pictures: Path, train_once: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def trained(train_once: Callable[..., Any]) -> Any:
+def trained(train_once: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A small translator of the built-in sentences, trained for real: good, not perfect."""
+    folder = tmp_path_factory.mktemp("sentences")
+    pairs = english_german.pairs(9_160, seed=2)
+    for name, part in {"train": pairs[160:], "valid": pairs[:60], "test": pairs[60:160]}.items():
+        (folder / f"{name}.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in part), encoding="utf-8")
+    files = ["data.sample=", *(f'data.{name}=["{name}.tsv"]' for name in ("train", "valid", "test"))]
     small = ["model.width=64", "model.feedforward=128", "training.tokens_per_batch=512", "training.row_length=32"]
     quick = ["training.optimizer=muon", "training.learning_rate=0.01", "training.warmup=10", "training.steps=180"]
     seldom = ["training.validate_every=180", "training.validate_bleu=false", "decoding.beam=1"]
-    return train_once("trained", "demo", *small, *quick, *seldom)
+    return train_once("trained", "demo", *files, *small, *quick, *seldom, data=folder)
