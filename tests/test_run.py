@@ -56,7 +56,7 @@ def test_a_run_is_a_recipe_for_another(run, tmp_path):
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     assert "is a file" in error_of(regard.train, "reverse", *TINY, out=tmp_path / "file").what
-    assert "Cannot make the run folder" in error_of(regard.train, "reverse", *TINY, out=tmp_path / "file" / "run").what
+    assert "Cannot write" in error_of(regard.train, "reverse", *TINY, out=tmp_path / "file" / "run").what
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ MISTAKES = {
     "no such device": train("system.device=cuda", "'cuda' is not available", '"cpu"'),
     # places
     "existing folder": Mistake("train {recipe} --out {run}", ("already there", "--resume", "--out DIR")),
-    "place that cannot be written": Mistake("train {recipe} --out {recipe}/run", ("Cannot make the run folder",)),
+    "place that cannot be written": Mistake("train {recipe} --out {recipe}/run", ("Cannot write",)),
     "resume with another width": Mistake(
         "train {run} --resume model.width=16", ("model.width = 16", "started with 64"), 2
     ),

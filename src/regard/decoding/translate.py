@@ -11,8 +11,7 @@ from regard.data.tokenizers import END, PAD, START, TextTokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import sample
-from regard.errors import RegardError
-from regard.hardware import out_of_memory
+from regard.hardware import memory_errors
 from regard.models.seq2seq import Seq2Seq
 from regard.settings import BeamSettings
 
@@ -55,9 +54,11 @@ class Translator:
         done = 0
         self.model.eval()
         for batch in self._by_length(sources):
-            decoded = self._decode(
-                [sources[i] for i in batch], [forced[i] for i in batch], [first_row + i for i in batch], seed
-            )
+            remedy = f"Set decoding.batch_tokens below {self.settings.batch_tokens}, or use a smaller beam."
+            with memory_errors(f"on {self.device} while translating {len(batch)} sentences together", remedy):
+                decoded = self._search(
+                    [sources[i] for i in batch], [forced[i] for i in batch], [first_row + i for i in batch], seed
+                )
             for index, hypotheses in zip(batch, decoded, strict=True):
                 texts = self.target_tokenizer.decode([h.tokens for h in hypotheses])
                 results[index] = [
@@ -83,20 +84,6 @@ class Translator:
             batch.append(index)
         if batch:
             yield batch
-
-    def _decode(
-        self, sources: list[list[int]], prefixes: list[list[int]], numbers: list[int], seed: int
-    ) -> list[list[Hypothesis]]:
-        try:
-            return self._search(sources, prefixes, numbers, seed)
-        except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            raise RegardError(
-                f"Out of memory on {self.device} while translating {len(sources)} sentences together.",
-                str(error).splitlines()[0][:200],
-                f"Set decoding.batch_tokens below {self.settings.batch_tokens}, or use a smaller beam.",
-            ) from None
 
     @torch.inference_mode()
     def _search(

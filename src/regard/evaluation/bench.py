@@ -35,7 +35,7 @@ from regard.evaluation.cost import (
     predicted,
 )
 from regard.evaluation.process_memory import available_memory
-from regard.files import write_atomically
+from regard.files import write_atomically, writing
 from regard.hardware import Hardware, environment, out_of_memory
 from regard.layers.mixer import Decoding
 from regard.settings import SystemSettings
@@ -126,10 +126,8 @@ def run(request: Request, draw: Draw) -> tuple[dict[str, Any], str]:
             "It would be overwritten.",
             "Choose another folder with --out DIR, or delete it.",
         )
-    try:
+    with writing(request.out, "Choose another folder with --out."):
         request.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RegardError(f"Cannot create '{request.out}'.", f"{error}", "Choose another folder with --out.") from None
     console.say(f"Measuring on {setup.hardware.describe()}; width {setup.width}, {setup.heads} heads.")
     costs, whole = Costs(), False
     try:

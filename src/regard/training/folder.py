@@ -15,7 +15,7 @@ from typing import Any
 from regard import registry
 from regard.console import warn
 from regard.errors import RegardError, UsageError
-from regard.files import write_atomically
+from regard.files import write_atomically, writing
 from regard.recipes import from_toml
 
 PLUGINS = "plugins.json"
@@ -64,7 +64,7 @@ class RunFolder:
                 "A run is never overwritten.",
                 "Add --resume to continue it, or choose another folder with --out DIR.",
             )
-        try:
+        with writing(folder.path, "Choose a writable path with --out DIR."):
             folder.path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{folder.path.name}.", dir=folder.path.parent) as temporary:
                 whole = Path(temporary, "run")
@@ -74,10 +74,6 @@ class RunFolder:
                     recorded = {plugin.path.name: plugin.sha256 for plugin in plugins}
                     (whole / PLUGINS).write_text(json.dumps(recorded, indent=2), encoding="utf-8")
                 whole.rename(folder.path)
-        except OSError as error:
-            raise RegardError(
-                f"Cannot make the run folder '{path}'.", f"{error}", "Choose a writable path with --out DIR."
-            ) from None
         return folder
 
     def read_settings(self) -> Any:
