@@ -30,7 +30,8 @@ from regard import console
 from regard.data.batch import DataState
 from regard.data.word_vectors import WordVectors
 from regard.hardware import Hardware
-from regard.recipes import resolve, to_toml
+from regard.recipes import resolve
+from regard.recipes.writing import to_toml
 from regard.tasks.embeddings import Embeddings, EmbeddingsTaskSettings
 from regard.training.folder import RunFolder
 

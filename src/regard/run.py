@@ -15,7 +15,8 @@ from typing import Any
 
 from regard import console, registry
 from regard.errors import Interrupted, RegardError, UsageError
-from regard.recipes import complete, flat, from_toml, recipe_text, to_toml, validate
+from regard.recipes import complete, from_toml, recipe_text, validate
+from regard.recipes.writing import flat, to_toml
 from regard.settings import TaskSettings
 from regard.tasks.starting import check_word_vectors, inherit_settings, start_weights, starts_from, take_over_files
 from regard.tasks.task import Task

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regard.errors import UsageError
-from regard.recipes import from_toml, resolve, to_toml
+from regard.recipes import from_toml, resolve
+from regard.recipes.writing import to_toml
 
 
 @pytest.mark.parametrize(

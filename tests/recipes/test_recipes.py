@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from expect import error_of
 from regard import registry
 from regard.errors import RegardError, UsageError, did_you_mean
-from regard.recipes import flat, from_toml, recipe_names, recipe_summary, resolve, to_toml, validate
+from regard.recipes import from_toml, recipe_names, recipe_summary, resolve, validate
+from regard.recipes.writing import flat, to_toml
 from regard.settings import Settings
 
 

@@ -11,7 +11,8 @@ import pytest
 import regard
 from regard import console
 from regard.errors import UsageError
-from regard.recipes import complete, flat, from_toml, recipe_names, recipe_text, resolve, to_toml, toml_value
+from regard.recipes import complete, from_toml, recipe_names, recipe_text, resolve
+from regard.recipes.writing import flat, to_toml, toml_value
 from regard.run import open_run
 
 # What config.toml of an earlier version held in [model] and [training] of every run, with the values of then.

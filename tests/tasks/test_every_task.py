@@ -25,7 +25,8 @@ from regard.cli.app import app
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.hardware import Hardware, seed_everything
-from regard.recipes import flat, starter_recipe
+from regard.recipes import starter_recipe
+from regard.recipes.writing import flat
 from regard.run import open_run, read_recipe, require
 from regard.tasks.starting import HEADS, OWN
 from regard.training.loop import Trainer

@@ -17,7 +17,8 @@ from regard.cli.app import app
 from regard.data.palette import Palette
 from regard.errors import RegardError, UsageError
 from regard.hardware import Hardware, seed_everything
-from regard.recipes import resolve, to_toml
+from regard.recipes import resolve
+from regard.recipes.writing import to_toml
 from regard.tasks import pixels as pixels_module
 from regard.training.folder import RunFolder
 

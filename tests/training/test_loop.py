@@ -11,7 +11,7 @@ import regard
 from regard.data.batch import DataState
 from regard.errors import Interrupted, RegardError
 from regard.hardware import Hardware, seed_everything
-from regard.recipes import to_toml
+from regard.recipes.writing import to_toml
 from regard.run import read_recipe
 from regard.tasks.translate import Translate
 from regard.training.checkpoint import weights_of

@@ -34,7 +34,7 @@ from regard.cli.variants import (
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.evaluation.compare import Outcome, TrainedVariant, compare, comparison_table
 from regard.files import write_atomically, writing
-from regard.recipes import flat
+from regard.recipes.writing import flat
 from regard.run import check_files, read_recipe
 from regard.settings import TaskSettings
 from regard.tables import markdown_table, text_table

@@ -1,12 +1,11 @@
 """Recipes: one TOML for each experiment, ready-made or a user's own.
 
 `resolve` turns a recipe and its overrides (`training.steps=500`) into the frozen settings of its task.
-`to_toml` writes settings back, complete and commented: it is what `regard init` prints.
+`starter_recipe` is what `regard init` prints: complete, with a comment on every line.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -18,17 +17,12 @@ from pydantic import ValidationError
 
 from regard import console, registry
 from regard.errors import UsageError, did_you_mean
+from regard.recipes.mistakes import DEFAULT_TASK, explained, misfit
 from regard.recipes.upgrade import upgrade
-from regard.settings import PartSettings, Settings, TaskSettings
-from regard.settings.parts import PartSection
-
-DEFAULT_TASK = "translate"
-SHOW_ALL = "Run `regard init {task}` for all settings."
+from regard.recipes.writing import to_toml
+from regard.settings import Settings, TaskSettings
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
-
-
-# ---------------------------------------------------------------- reading
 
 
 def recipe_names() -> list[str]:
@@ -98,12 +92,12 @@ def complete(settings: TaskSettings) -> Any:
     """Ask the parts that the settings name: what they object to is an error, and their own settings are filled in."""
     try:
         for problem in settings.check_parts():
-            raise _misfit("", str(problem))
+            raise misfit("", str(problem))
         return settings.completed()
     except ValidationError as error:
         kind = type(settings)
         section, part = _part_with(settings, error)
-        raise _explained(error, kind, (section, part)) from None
+        raise explained(error, kind, (section, part)) from None
 
 
 def _part_with(settings: TaskSettings, error: ValidationError) -> tuple[str, str]:
@@ -125,7 +119,7 @@ def validate(tree: Mapping[str, Any]) -> Any:
     try:
         return kind.model_validate({**tree, "task": task})
     except ValidationError as error:
-        raise _explained(error, kind) from None
+        raise explained(error, kind) from None
 
 
 def changed(settings: AnySettings, **changes: Any) -> AnySettings:
@@ -133,7 +127,7 @@ def changed(settings: AnySettings, **changes: Any) -> AnySettings:
     try:
         return type(settings).model_validate(settings.model_dump() | changes)
     except ValidationError as error:
-        raise _explained(error, type(settings)) from None
+        raise explained(error, type(settings)) from None
 
 
 def _apply(tree: dict[str, Any], override: str) -> None:
@@ -186,138 +180,6 @@ def _warn_of_idle_tables(settings: TaskSettings, changes: Mapping[str, Any]) -> 
                 console.warn(f'{name}.{table} has no effect: {name}.{setting} is "{chosen}".')
 
 
-# ---------------------------------------------------------------- mistakes
-
-
-def _explained(error: ValidationError, kind: type[Settings], above: tuple[str, ...] = ()) -> UsageError:
-    """The first mistake that pydantic found, in three lines."""
-    first = error.errors()[0]
-    context = first.get("ctx", {})
-    keys = [*above, *_real_keys(kind if not above else None, first["loc"])]
-    if "key" in context:  # a table that is named after no part
-        keys.append(context["key"])
-    key, value = ".".join(keys), context.get("value", first["input"])
-    if first["type"] == "extra_forbidden":
-        return _unknown_key(keys, value, kind)
-    if first["type"] == "value_error":
-        return _misfit(key, str(context["error"]))
-    description = _description(keys, kind)
-    return UsageError(
-        f"The setting '{key}' cannot be {value!r}.",
-        first["msg"] + ".",
-        f"'{keys[-1]}' is: {description}." if description else SHOW_ALL.format(task=_task_of(kind)),
-    )
-
-
-def _misfit(key: str, problem: str) -> UsageError:
-    reason, _, advice = problem.partition(";")
-    return UsageError(
-        f"The settings{' in [' + key + ']' if key else ''} do not fit together.",
-        reason + ".",
-        _sentence(advice.strip() or "change one of them"),
-    )
-
-
-def _unknown_key(keys: list[str], value: Any, kind: type[Settings]) -> UsageError:
-    task = _task_of(kind)
-    # Of a section that this task does not have, the first setting.
-    whole = [*keys, str(next(iter(value)))] if isinstance(value, Mapping) and value else keys
-    if other := _in_another_task(whole, task):
-        return UsageError(
-            f"'{'.'.join(whole)}' has no effect on the task '{task}'.",
-            f"It is: {other}.",
-            f"Leave it out; `regard init {task}` shows what there is.",
-        )
-    where = f"the section [{'.'.join(keys[:-1])}]" if keys[:-1] else "a recipe"
-    return UsageError(
-        f"Unknown setting '{'.'.join(keys)}' (value {value!r}).",
-        f"There is no such key in {where}.",
-        _nearest_setting(keys, kind),
-    )
-
-
-def _real_keys(kind: Any, location: tuple[int | str, ...]) -> list[str]:
-    """Only real keys: a union type adds the names of its branches to a location."""
-    keys: list[str] = []
-    for part in location:
-        if kind is not None and not (isinstance(kind, type) and issubclass(kind, Settings)):
-            break
-        keys.append(str(part))
-        kind = _annotation(kind, str(part))
-    return keys
-
-
-def _annotation(kind: Any, name: str) -> Any:
-    field = kind.model_fields.get(name) if kind is not None else None
-    return field.annotation if field else None
-
-
-def _sentence(text: str) -> str:
-    # A setting's name keeps its small letter.
-    starts_with_name = "." in text.split(" ")[0] or "_" in text.split(" ")[0]
-    return (text if starts_with_name else text[0].upper() + text[1:]) + "."
-
-
-def _task_of(kind: type[Settings]) -> str:
-    """The task whose settings these are."""
-    for name in registry.names("tasks"):
-        if registry.load("tasks", name).Settings is kind:
-            return name
-    return DEFAULT_TASK
-
-
-def _sections_of(kind: type[Settings]) -> dict[str, type[Settings]]:
-    annotations = {name: field.annotation for name, field in kind.model_fields.items()}
-    return {name: a for name, a in annotations.items() if isinstance(a, type) and issubclass(a, Settings)}
-
-
-def _in_another_task(keys: list[str], task: str) -> str:
-    """What a setting is that this task does not have, but another has."""
-    for name in registry.names("tasks"):
-        if name != task and (description := _description(keys, registry.load("tasks", name).Settings)):
-            return description
-    return ""
-
-
-def _nearest_setting(keys: list[str], kind: type[Settings]) -> str:
-    """The key of the same name in another section, or else the nearest name beside it."""
-    sections = _sections_of(kind)
-    for section, fields in sections.items():
-        if keys[-1] in fields.model_fields:
-            return f"Did you mean '{section}.{keys[-1]}'?"
-    inside = sections.get(keys[0]) if len(keys) > 1 else kind
-    tables = [name for part in getattr(inside, "PARTS", {}).values() for name in registry.names(part)]
-    own = _own_settings(keys)
-    known = own.model_fields if own else inside.model_fields if inside else kind.model_fields
-    return did_you_mean(keys[-1], [*known, *(tables if not own else [])])
-
-
-def _own_settings(keys: list[str]) -> type[PartSettings] | None:
-    """The settings of the part that a key of three words is of."""
-    if len(keys) < 3:
-        return None
-    kinds = [kind for kind in registry.KINDS if kind != "tasks" and keys[1] in registry.names(kind)]
-    return registry.load(kinds[0], keys[1]).Settings if kinds else None
-
-
-def _description(keys: list[str], kind: type[Settings]) -> str:
-    current: Any = kind
-    for depth, key in enumerate(keys):
-        if depth == 2:
-            current = _own_settings(keys)
-        if not (isinstance(current, type) and issubclass(current, Settings)) or key not in current.model_fields:
-            if depth == 1:  # perhaps the name of a part
-                continue
-            return ""
-        if depth == len(keys) - 1:
-            return current.model_fields[key].description or ""
-        current = current.model_fields[key].annotation
-    return ""
-
-
-# ---------------------------------------------------------------- writing
-
-
 def starter_recipe(task: str) -> str:
     """A complete recipe to edit, small enough to train on a laptop."""
     about = registry.load("tasks", task).about
@@ -325,54 +187,3 @@ def starter_recipe(task: str) -> str:
         return to_toml(validate({"task": task}))
     settings = from_toml(recipe_text(about.starter), name=about.starter)
     return f"# {about.advice}\n" + to_toml(settings.model_copy(update={"recipe": ""}))
-
-
-def flat(settings: TaskSettings) -> dict[str, Any]:
-    """Every setting by its whole name: {"model.width": 128, "model.hyena.order": 2, …}."""
-
-    def listed(tree: Mapping[str, Any], above: str) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, value in tree.items():
-            values |= listed(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
-        return values
-
-    return listed(settings.model_dump(), "")
-
-
-def to_toml(settings: TaskSettings) -> str:
-    """A complete recipe with a comment on every line."""
-    lines = [_line(settings, name) for name in ("task", "recipe", "seed")]
-    for name, section in settings.sections().items():
-        lines += ["", f"[{name}]", *(_line(section, key) for key in type(section).model_fields)]
-        if isinstance(section, PartSection):
-            for table, values in (section.model_extra or {}).items():
-                lines += ["", f"[{name}.{table}]", *_table(section, table, values)]
-    return "\n".join(lines) + "\n"
-
-
-def _table(section: PartSection, table: str, values: Mapping[str, Any]) -> list[str]:
-    """The own settings of a part, with comments where its class is known already."""
-    setting = next((key for key in section.PARTS if getattr(section, key) == table), None)
-    fields = section.part(setting).Settings.model_fields if setting else {}
-    comments = {key: fields[key].description for key in values if key in fields}
-    return [_commented(key, value, comments.get(key)) for key, value in values.items()]
-
-
-def _line(settings: Settings, name: str) -> str:
-    return _commented(name, getattr(settings, name), type(settings).model_fields[name].description)
-
-
-def _commented(name: str, value: Any, comment: str | None) -> str:
-    assignment = f"{name} = {toml_value(value)}"
-    return f"{assignment:<35} # {comment}" if comment else assignment
-
-
-def toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        # A JSON string is a TOML string, but for one character.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list):
-        return "[" + ", ".join(toml_value(item) for item in value) + "]"
-    return repr(value)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard import console, registry
 from regard.errors import RegardError, UsageError
-from regard.recipes import complete, toml_value, validate
+from regard.recipes import complete, validate
+from regard.recipes.writing import toml_value
 from regard.settings import TaskSettings
 from regard.training.folder import RunFolder
 
