@@ -128,6 +128,8 @@ def _with_plugins(arguments: list[str]) -> list[str]:
             paths += [argument.partition("=")[2]]
         else:
             rest.append(argument)
+    if "" in paths:
+        raise UsageError("--plugin names no file.", "It takes the path of a Python file.", "Add it: --plugin mine.py")
     if paths:
         from regard import registry
 

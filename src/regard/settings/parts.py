@@ -60,7 +60,7 @@ class PartSection(Settings):
             if name not in names:
                 raise PydanticCustomError("extra_forbidden", "unknown", {"key": name, "value": table})
             if not isinstance(table, dict):
-                raise PydanticCustomError("not_a_table", "it is a table of settings", {"key": name, "value": table})
+                raise PydanticCustomError("not_a_table", "It is a table of settings", {"key": name, "value": table})
         return self
 
     def part(self, setting: str) -> Any:
