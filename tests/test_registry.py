@@ -177,6 +177,11 @@ def test_a_file_named_twice_is_executed_once(parts):
         ("empty.py", "MIXER = {}", "defines none of TASKS, MIXERS, POSITIONS, OPTIMIZERS"),
         ("empty.py", "MIXERS = {}", "brings nothing"),
         ("twice.py", 'OPTIMIZERS = {"mine": int}\nMIXERS = {"gru": int}', "a second 'gru'"),
+        ("leaves.py", "raise SystemExit(3)", "SystemExit: 3"),
+        ("list.py", "MIXERS = [int]", "MIXERS in the plug-in"),
+        ("number.py", 'MIXERS = {"foo": 3}', "It is not a class with Settings."),
+        ("class.py", 'TASKS = {"foo": int}', "It is not a class with Settings and about."),
+        ("spaced.py", 'MIXERS = {"my mixer": int}', "letters, digits, - and _ only"),
         ("text.txt", "MIXERS = {}", "not a Python file"),
         ("missing.py", None, "Cannot read the plug-in"),
     ],
@@ -189,6 +194,19 @@ def test_a_file_that_cannot_be_used_is_named_and_leaves_nothing_registered(name,
     assert name in error.what and says in str(error)
     assert {kind: registry.names(kind) for kind in KINDS} == before
     assert registry.plugins() == []
+
+
+def test_what_a_file_prints_does_not_mix_with_results(parts, capsys):
+    parts.write_text('print("hello")\n' + parts.read_text())
+    registry.load_plugins(parts)
+    shown = capsys.readouterr()
+    assert (shown.out, "hello" in shown.err) == ("", True)
+
+
+def test_a_part_may_not_have_the_name_of_a_setting(parts):
+    parts.write_text(parts.read_text() + '\nMIXERS["width"] = MIXERS["shift"]\n')
+    registry.load_plugins(parts)
+    assert "has the name of a setting" in error_of(resolve, "reverse", ["model.mixer=width"]).why
 
 
 def test_a_part_may_not_replace_that_of_another_plug_in(parts, tmp_path):
@@ -239,6 +257,8 @@ def test_a_plug_in_that_has_changed_is_used_with_a_warning(run, parts, capsys):
     parts.write_text(parts.read_text() + "\n# Changed.\n")
     regard.load(run, plugins=[parts])
     assert "parts.py is not what" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(UsageError, match=r"parts\.py has changed since the run"):
+        regard.train(str(run), resume=True)
 
 
 def test_a_run_folder_never_executes_what_lies_in_it(run, parts, tmp_path, monkeypatch):

@@ -11,9 +11,11 @@ them again; opening a run folder never executes code that lies in it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -92,9 +94,9 @@ class Plugin:
 _plugins: dict[Path, Plugin] = {}
 
 
-def load_plugins(paths: Iterable[Path | str]) -> None:
+def load_plugins(paths: Iterable[Path | str] | Path | str) -> None:
     """Run these files, and add the parts that they define."""
-    for path in paths:
+    for path in [paths] if isinstance(paths, Path | str) else paths:
         file = Path(path).resolve()
         if file not in _plugins:
             _plugins[file] = _load_plugin(file)
@@ -122,17 +124,16 @@ def _load_plugin(file: Path) -> Plugin:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for results
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise RegardError(
             f"The plug-in '{file}' failed while it was loaded.",
             f"{type(error).__name__}: {error}",
             "Correct the file; `python FILE.py` shows where it fails.",
         ) from error
-    brought = {
-        kind: parts for kind in KINDS if isinstance(parts := getattr(module, kind.upper(), None), dict) and parts
-    }
+    brought = {kind: parts for kind in KINDS if (parts := getattr(module, kind.upper(), None))}
     if not brought:
         raise UsageError(
             f"The plug-in '{file}' brings nothing.",
@@ -147,7 +148,32 @@ def _load_plugin(file: Path) -> Plugin:
                     f"There is one already among the {kind}.",
                     "Give it another name.",
                 )
+        _check_parts(file, kind, parts)
     for kind, parts in brought.items():
         KINDS[kind].update(parts)
     brings = frozenset((kind, part) for kind, parts in brought.items() for part in parts)
     return Plugin(file, hashlib.sha256(source).hexdigest(), brings)
+
+
+def _check_parts(file: Path, kind: str, parts: Any) -> None:
+    """A dict from names that a recipe can have to classes that say what others must know."""
+    needed = ("Settings", "about") if kind == "tasks" else ("Settings",)
+    if not isinstance(parts, dict):
+        raise UsageError(
+            f"{kind.upper()} in the plug-in '{file}' is not a dict.",
+            "It has the classes by their names.",
+            f'For example: {kind.upper()} = {{"mine": Mine}}',
+        )
+    for name, part in parts.items():
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", str(name)):
+            raise UsageError(
+                f"The plug-in '{file}' brings a part named '{name}'.",
+                "A name has letters, digits, - and _ only: it is a key in recipes.",
+                "Give it another name.",
+            )
+        if not isinstance(part, type) or not all(hasattr(part, attribute) for attribute in needed):
+            raise UsageError(
+                f"'{name}' in the plug-in '{file}' cannot be one of the {kind}.",
+                f"It is not a class with {' and '.join(needed)}.",
+                "docs/extending.md shows what to derive it from.",
+            )

@@ -142,6 +142,7 @@ def train(
 
 def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
     """The run's own settings; only how long, how often and where may be changed."""
+    folder.check_plugins(resume=True)
     saved = folder.read_settings()
     before, after = flat(saved), flat(asked)
     for key in sorted(before.keys() | after.keys()):

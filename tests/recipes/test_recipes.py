@@ -414,3 +414,18 @@ def test_a_setting_of_another_task_is_told_before_its_value_is_judged():
     with pytest.raises(UsageError) as error:
         resolve("demo", ["synthetic.length=5"])
     assert "has no effect on the task 'translate'" in error.value.what
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.hyena.ordr=3", "Did you mean 'order'?"),
+        ("model.hyena={a={b=1}}", "Valid names"),
+        ("training.muon.learning_rate=fast", "Muon's highest rate"),
+        ("model.gru.x=3", "'gru' has no settings of its own"),
+    ],
+)
+def test_the_table_of_a_part_that_is_not_used_is_checked_too(override, says):
+    with pytest.raises(UsageError) as caught:
+        resolve("demo", [override])
+    assert says in caught.value.fix

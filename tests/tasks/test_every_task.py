@@ -199,7 +199,8 @@ def test_the_command_scores_it_the_same_and_reads_its_settings_once(task, run, m
 def test_its_settings_survive_writing_and_reading(task, run, request):
     kind = KINDS[task]
     given, kept = read_recipe(kind.recipe, kind.overrides, data_of(kind, request)), open_run(run).settings
-    assert flat(kept) == flat(given)
+    # Each worker has its own copy of the data, and another may have trained the run.
+    assert flat(kept) | {"data.root": ""} == flat(given) | {"data.root": ""}
 
 
 @every_task

@@ -90,23 +90,21 @@ def from_toml(text: str, name: str = "", overrides: Iterable[str] = (), of_run: 
 
 def complete(settings: TaskSettings) -> Any:
     """Ask the parts that the settings name: what they object to is an error, and their own settings are filled in."""
-    try:
-        for problem in settings.check_parts():
-            raise misfit("", str(problem))
-        return settings.completed()
-    except ValidationError as error:
-        kind = type(settings)
-        section, part = _part_with(settings, error)
-        raise explained(error, kind, (section, part)) from None
+    _check_tables(settings)
+    for problem in settings.check_parts():
+        raise misfit("", str(problem))
+    return settings.completed()
 
 
-def _part_with(settings: TaskSettings, error: ValidationError) -> tuple[str, str]:
-    """The section and the part whose own settings are wrong."""
+def _check_tables(settings: TaskSettings) -> None:
+    """The own settings of all parts that have a table, also of those that are not used."""
     for name, section in settings.sections().items():
-        for setting in getattr(section, "PARTS", {}):
-            if section.part(setting).Settings.__name__ == error.title:  # type: ignore[attr-defined]
-                return name, getattr(section, setting)
-    raise error
+        for table, values in (getattr(section, "model_extra", None) or {}).items():
+            kind = next(kind for kind in section.PARTS.values() if table in registry.names(kind))  # type: ignore
+            try:
+                registry.load(kind, table).Settings.model_validate(values)
+            except ValidationError as error:
+                raise explained(error, type(settings), (name, table)) from None
 
 
 def validate(tree: Mapping[str, Any]) -> Any:

@@ -113,6 +113,8 @@ def _nearest_setting(keys: list[str], kind: type[Settings]) -> str:
     inside = sections.get(keys[0]) if len(keys) > 1 else kind
     tables = [name for part in getattr(inside, "PARTS", {}).values() for name in registry.names(part)]
     own = _own_settings(keys)
+    if own is not None and not own.model_fields:
+        return f"'{keys[1]}' has no settings of its own: leave the table out."
     known = own.model_fields if own else inside.model_fields if inside else kind.model_fields
     return did_you_mean(keys[-1], [*known, *(tables if not own else [])])
 

@@ -55,6 +55,9 @@ class PartSection(Settings):
 
     @model_validator(mode="after")
     def _tables_belong_to_parts(self) -> Self:
+        for setting in self.PARTS:
+            if (chosen := getattr(self, setting)) in type(self).model_fields:
+                raise ValueError(f'{setting} = "{chosen}" has the name of a setting; give the part another name')
         names = {name for kind in self.PARTS.values() for name in registry.names(kind)}
         for name, table in (self.model_extra or {}).items():
             if name not in names:

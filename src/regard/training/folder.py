@@ -87,8 +87,11 @@ class RunFolder:
             ) from None
         return from_toml(text, name=str(self.config), of_run=True)
 
-    def check_plugins(self) -> None:
-        """The plug-ins that the run was made with are loaded. It names them, and never executes anything itself."""
+    def check_plugins(self, resume: bool = False) -> None:
+        """The plug-ins that the run was made with are loaded. It names them, and never executes anything itself.
+
+        To use a run with a changed plug-in gives a warning; to `resume` it would mix two programs, and is an error.
+        """
         if not (self.path / PLUGINS).is_file():
             return
         loaded = {plugin.path.name: plugin for plugin in registry.plugins()}
@@ -98,6 +101,12 @@ class RunFolder:
                     f"The run '{self.path}' was made with the plug-in {name}.",
                     "A run folder never executes code by itself.",
                     f"Add --plugin PATH/{name}, if you trust that file.",
+                )
+            if loaded[name].sha256 != digest and resume:
+                raise UsageError(
+                    f"The plug-in {name} has changed since the run '{self.path}' was started.",
+                    "Its last steps would come from another program than its first.",
+                    "Restore the file, or train again with another --out DIR.",
                 )
             if loaded[name].sha256 != digest:
                 warn(f"The plug-in {name} is not what '{self.path}' was made with: its content has changed.")
