@@ -107,9 +107,10 @@ def test_curves_are_drawn_now_and_then_and_at_the_end(tiny_recipe, tmp_path, mon
     monkeypatch.undo()
     one = trainer(tiny_recipe, tmp_path / "run", *QUICK)
     picture = one.folder.plots / "curves.png"
+    one.drawn += 1e9  # just now, however slow the machine is
     one._validate(5)
-    assert not picture.exists()  # it has not been half a minute
-    one.drawn -= 31
+    assert not picture.exists()
+    one.drawn -= 2e9
     one._validate(10)
     assert picture.read_bytes().startswith(b"\x89PNG")
     picture.unlink()

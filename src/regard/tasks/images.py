@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -142,10 +143,10 @@ class ImageTask(Task[I]):
         return layer_features(self._layers, self._forward_passes(pixels_NHWC))
 
     @property
+    @abstractmethod
     def _layers(self) -> list[nn.Module]:
         """What makes the tokens, and every block."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _forward_passes(self, pixels_NHWC: NDArray[np.uint8]) -> Iterator[Tensor]:
         """The model applied to these images, some at a time."""
-        raise NotImplementedError
