@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,19 @@ class Hardware:
         if self.device.type == "cuda":
             name = torch.cuda.get_device_name(self.device)
         compiled = "compiled" if self.compile else "not compiled"
-        return f"{name}, {str(self.precision).removeprefix('torch.')}, {compiled}"
+        return f"{name}, {self._precision}, {compiled}"
+
+    def to_json(self) -> dict[str, Any]:
+        gpu = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None
+        return {"device": self.device.type, "gpu": gpu, "precision": self._precision, "compiled": self.compile}
+
+    @property
+    def _precision(self) -> str:
+        return str(self.precision).removeprefix("torch.")
 
 
 def environment() -> dict[str, Any]:
-    """What a run was made with."""
+    """Versions and machine."""
     import safetensors
     import tokenizers
 
@@ -77,10 +86,29 @@ def environment() -> dict[str, Any]:
         "tokenizers": tokenizers.__version__,
         "safetensors": safetensors.__version__,
         "system": platform.platform(),
+        "processor": _processor(),
         "cpu_cores": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
         "cuda_devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
+
+
+def other_bits(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What differs, of what the last bits of a training depend on. What is not known of both is not judged."""
+    names = ["regard", "torch", "numpy", "device", "gpu", "precision", "compiled", "deterministic"]
+    if now["device"] == "cpu":
+        names += ["processor", "torch_threads"]
+    known = [name for name in names if name in before and name in now]
+    return {name: (before[name], now[name]) for name in known if before[name] != now[name]}
+
+
+def _processor() -> str:
+    """The kind of CPU, and the instructions that torch uses of it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return f"{line.partition(':')[2].strip()}, {torch.backends.cpu.get_cpu_capability()}"
+    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def mix_seeds(*numbers: int) -> int:

@@ -15,10 +15,11 @@ from typing import Any
 
 from regard import console, registry
 from regard.errors import Interrupted, RegardError, UsageError
+from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import TaskSettings
-from regard.tasks.starting import check_word_vectors, inherit_settings, start_weights, starts_from, take_over_files
+from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, take_over_files
 from regard.tasks.task import Task
 from regard.training.folder import RunFolder, is_run
 
@@ -27,6 +28,7 @@ FREE = {"recipe", "data.root", "data.cache"} | {
     f"training.{name}"
     for name in ("steps", "validate_every", "save_every", "log_every", "keep_checkpoints", "patience", "micro_batches")
 }
+ENVIRONMENT = "environment.json"
 FREE_SECTIONS = ("decoding.", "system.")
 
 
@@ -52,10 +54,10 @@ def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
     """Put an opened run's model on a device, with its weights."""
     from regard.hardware import Hardware
     from regard.recipes import changed
-    from regard.training.checkpoint import load_model, read_tensors
+    from regard.training.checkpoint import load_model, read_weights
 
     task.hardware = Hardware.choose(changed(task.settings.system, device=device))
-    weights = read_tensors(task.folder.model)
+    weights = read_weights(task.folder)
     task.restore()
     task.model = load_model(task.build(), weights, task.folder.path).to(task.hardware.device).eval()
     return task
@@ -127,16 +129,18 @@ def train(
     path = Path(out) if out else Path(recipe) if resume and is_run(recipe) else Path("runs") / Path(recipe).stem
     if resume and is_run(path):
         folder = RunFolder.open(path)
-        return folder.path.resolve(), _train(_resumed(folder, settings, moved=data is not None), folder)
+        with locked(folder.path):
+            return folder.path.resolve(), _train(_resumed(folder, settings, moved=data is not None), folder)
     check_files(settings)
     folder = RunFolder.create(path, to_toml(settings), registry.plugins_of(settings.parts))
-    try:
-        take_over_files(settings, folder)
-        summary = _train(settings, folder)
-    except BaseException:
-        if not folder.saved_steps():
-            shutil.rmtree(folder.path, ignore_errors=True)
-        raise
+    with locked(folder.path):
+        try:
+            take_over_files(settings, folder)
+            summary = _train(settings, folder)
+        except BaseException:
+            if not folder.saved_steps():
+                shutil.rmtree(folder.path, ignore_errors=True)
+            raise
     return folder.path.resolve(), summary
 
 
@@ -160,13 +164,6 @@ def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
         # The data is where it was, unless --data says that it has moved.
         changed["data"] = (
             old["data"] | {"cache": new["data"]["cache"]} | ({"root": new["data"]["root"]} if moved else {})
-        )
-    reached = max(folder.saved_steps(), default=0)
-    if reached > asked.training.steps:
-        raise UsageError(
-            f"This run is already at step {reached:,}.",
-            f"training.steps = {asked.training.steps:,} would end before that.",
-            "Give a larger number, or train again with another --out DIR.",
         )
     return validate({**old, **changed})
 
@@ -197,29 +194,50 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
 
 def _train_task(task: Task[Any]) -> dict[str, Any]:
     """Prepare, train or continue training, test, and leave a finished run. Returns its summary."""
-    from regard.hardware import Hardware, environment, seed_everything
+    from regard.hardware import Hardware, seed_everything
     from regard.training.loop import Trainer
 
     settings, folder = task.settings, task.folder
     task.hardware = Hardware.choose(settings.system, settings.training.steps if settings.worth_compiling else 0)
     console.say(f"Training '{settings.recipe}' on {task.hardware.describe()}.")
-    folder.write_json("environment.json", environment())
     for remark in settings.remarks():
         console.warn(remark)
     task.prepare()
-    folder.write_text("config.toml", to_toml(settings))  # a resumed run may have been given more steps
     seed_everything(settings.seed)
     task.model = task.build()
-    if not folder.saved_steps():
-        start_weights(task)
+    trainer = Trainer(task)
+    folder.write_text("config.toml", to_toml(settings))  # a resumed run may have been given more steps
+    if trainer.resumed_at < settings.training.steps:
+        _note_environment(task, trainer.resumed_at)
     parameters = sum(parameter.numel() for parameter in task.model.parameters())
     console.say(f"{task.describe()} · {parameters:,} parameters")
     model = settings.model.model_dump() if hasattr(settings, "model") else {}
     folder.write_json("config.json", task.architecture() | {"model": model})
-    trainer = Trainer(task)
     progress = trainer.run()
     trainer.finish()
     return _write_summary(task, progress.step, progress.seconds, parameters, task.test())
+
+
+def _note_environment(task: Task[Any], step: int) -> None:
+    """Add what the run is made with from this step on to its history; warn if that gives other last bits."""
+    from regard.hardware import environment, other_bits
+
+    now = {"from_step": step} | task.hardware.to_json() | environment()
+    history = []
+    if (task.folder.path / ENVIRONMENT).exists():
+        before = task.folder.read_json(ENVIRONMENT, list[dict[str, Any]] | dict[str, Any])
+        history = before if isinstance(before, list) else [before]  # earlier versions kept only the newest
+        history = [entry for entry in history if entry.get("from_step", 0) < step]
+    if history and (different := other_bits(history[-1], now)):
+        named = ", ".join(f"{name.replace('_', ' ')} {then} → {current}" for name, (then, current) in different.items())
+        remedy = ""
+        if "torch_threads" in different:
+            remedy = f" Add system.threads={different['torch_threads'][0]} for the same number of threads."
+        console.warn(
+            f"This run continues under other conditions: {named}. It will not be bit-identical to an uninterrupted "
+            f"run.{remedy}"
+        )
+    task.folder.write_json(ENVIRONMENT, [*history, now])
 
 
 def _write_summary(
@@ -242,6 +260,7 @@ def _write_summary(
     }
     task.folder.write_text("README.md", _readme(task.folder, summary))
     task.folder.write_json("summary.json", summary)
+    task.folder.manifest.close()
     return summary
 
 

@@ -11,7 +11,8 @@ from sklearn.metrics import accuracy_score, f1_score
 import regard
 from regard.data.labelled import labelled_splits
 from regard.errors import RegardError
-from regard.training.checkpoint import read_tensors
+from regard.training.checkpoint import read_weights
+from regard.training.folder import RunFolder
 from tiny import CLASSIFY, TINY_TEXT, person
 
 
@@ -98,7 +99,7 @@ def test_word_vectors_start_the_embedding(words, texts, tmp_path):
     settings += ["tokenizer.lowercase=true", "training.steps=1", "training.learning_rate=1e-9"]
     out = regard.train("starter-classify", *settings, out=tmp_path / "run", data=texts, embeddings=vectors)
     run = regard.load(out)
-    table = read_tensors(out / "model.safetensors")["trunk.embedding.table.weight"].numpy()
+    table = read_weights(RunFolder(out))["trunk.embedding.table.weight"].numpy()
     row = table[run.tokenizer.encode(["teacher"])[0][0]]
     given = words.vectors.vectors[words.vectors.row("teacher")]
     assert np.dot(row, given) / np.linalg.norm(row) / np.linalg.norm(given) == pytest.approx(1.0, abs=1e-4)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import console, registry
-from regard.cli.trainings import Signals, Training, locked, run_all, watch
+from regard.cli.trainings import Signals, Training, run_all, watch
 from regard.cli.variants import (
     Request,
     Variant,
@@ -33,12 +33,14 @@ from regard.cli.variants import (
 )
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.evaluation.compare import Outcome, TrainedVariant, compare, comparison_table
-from regard.files import write_atomically, writing
+from regard.files import LOCK, locked, write_atomically, writing
 from regard.recipes.writing import flat
 from regard.run import check_files, read_recipe
 from regard.settings import TaskSettings
 from regard.tables import markdown_table, text_table
 from regard.training.folder import RunFolder, is_run
+
+IN_USE = "Another comparison, or a training that one has left behind,"
 
 # ---------------------------------------------------------------- from a recipe
 
@@ -74,7 +76,7 @@ def train_and_compare(request: Request) -> dict[str, Any]:
     to_train()  # settings that do not fit, or folders that hold something else, are reported before any work
     _make(folder)
     signals = Signals()
-    with locked(folder) as lock, signals.caught():
+    with locked(folder, IN_USE) as lock, signals.caught():
         failed: dict[str, str] = {}
         for variant in variants:
             if variant.name not in lengths:
@@ -166,7 +168,7 @@ def _read_plan(request: Request, variants: Sequence[Variant]) -> dict[str, list[
     folder = request.folder
     file = folder / "plan.json"
     if not file.is_file():
-        if folder.is_file() or (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
+        if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
             raise RegardError(
                 f"'{folder}' is already there.", "It is not a comparison.", "Choose another path with --out DIR."
             )

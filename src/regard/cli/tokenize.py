@@ -10,6 +10,7 @@ import typer
 from regard.cli.app import JsonOption, app, show
 from regard.cli.lines import all_input
 from regard.errors import RegardError, UsageError
+from regard.training.folder import RunFolder
 
 TEXT_ALONE = "-"
 
@@ -71,7 +72,7 @@ def _file(source: Path) -> Path:
     # A translator may have one tokenizer for each language; a text is taken as its source.
     for name in ("tokenizer.json", "source_tokenizer.json"):
         if (source / name).is_file():
-            return source / name
+            return RunFolder(source).checked(name)
     raise RegardError(
         f"'{source}' has no tokenizer.",
         "It is neither a run folder with a tokenizer nor a tokenizer.json.",

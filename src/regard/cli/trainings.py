@@ -6,8 +6,6 @@ each to save a checkpoint; a second signal kills what is still there.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shlex
 import signal
 import subprocess
@@ -18,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard import console
-from regard.errors import RegardError
 
 PAUSE = 0.1  # seconds between two looks at the processes
 
@@ -54,24 +51,6 @@ class Signals:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[int]:
-    """A folder for one comparison at a time; its trainings inherit the lock, should they outlive it."""
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RegardError(
-                f"'{folder}' is in use.",
-                "Another comparison is running there, or a training that it has left behind.",
-                "Wait for it, stop it, or choose another folder with --out DIR.",
-            ) from None
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 class _Process:

@@ -66,10 +66,13 @@ class WordVectors:
         return cls(words, np.stack(rows))
 
     def write(self, path: Path | str) -> None:
+        write_atomically(Path(path), self.to_bytes())
+
+    def to_bytes(self) -> bytes:
         """The text format of word2vec, each number with the digits that give it back exactly."""
         lines = [f"{len(self.words)} {self.width}"]
         lines += [f"{word} {' '.join(map(str, row))}" for word, row in zip(self.words, self.vectors, strict=True)]
-        write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
+        return ("\n".join(lines) + "\n").encode()
 
     @property
     def width(self) -> int:

@@ -148,8 +148,8 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
     def restore(self) -> None:
         from regard.data.scale import Scale
 
-        self.classes = self.folder.read_json("labels.json")
-        self.scale = Scale(**self.folder.read_json(SCALE))
+        self.classes = self.folder.read_json("labels.json", list[str])
+        self.scale = self.folder.read_json(SCALE, Scale)
         self.scaled = self.scale.on(self.hardware.device)
 
     def build(self) -> VisionTransformer | Swin:

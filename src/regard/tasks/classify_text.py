@@ -141,8 +141,8 @@ class ClassifyText(Task[ClassifyTextSettings]):
     def restore(self) -> None:
         from regard.data.tokenizers import TextTokenizer
 
-        self.tokenizer = TextTokenizer.load(self.folder.path / "tokenizer.json")
-        self.classes = self.folder.read_json("labels.json")
+        self.tokenizer = TextTokenizer.load(self.folder.checked("tokenizer.json"))
+        self.classes = self.folder.read_json("labels.json", list[str])
 
     def build(self) -> Classifier:
         from regard.models.classifier import Classifier

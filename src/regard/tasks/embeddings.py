@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,13 @@ TABLES = {
     "source_embedding.table.weight": "source_tokenizer.json",
     "target_embedding.table.weight": "target_tokenizer.json",
 }
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is read back from config.json."""
+
+    words: int
 
 
 class EmbeddingsTaskSettings(RunningTextSettings):
@@ -75,7 +83,7 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
     def restore(self) -> None:
         super().restore()
         self.vectors = word_vectors(self.folder.path)
-        self.words = self.folder.read_json("config.json")["words"]
+        self.words = self.folder.read_json("config.json", _Known).words
 
     def build(self) -> Cbow:
         from regard.models.cbow import Cbow
@@ -111,7 +119,7 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
         from regard.data.word_vectors import WordVectors
 
         vectors = self.model.input.detach().float().cpu().numpy()
-        WordVectors(self.lexicon.words[1:], vectors[1:]).write(self.folder.path / VECTORS)
+        self.folder.write_bytes(VECTORS, WordVectors(self.lexicon.words[1:], vectors[1:]).to_bytes())
         return super().test()
 
     def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
@@ -135,19 +143,19 @@ def word_vectors(source: Path | str) -> WordVectors:
     """The vectors of a run of any task, or of a file in word2vec's text form."""
     from regard.data.tokenizers import TextTokenizer
     from regard.data.word_vectors import WordVectors
-    from regard.training.checkpoint import read_tensors
+    from regard.training.checkpoint import read_weights
 
     source = Path(source)
     if source.is_file():
         return WordVectors.read(source)
     folder = RunFolder.open(source)
     if (folder.path / VECTORS).is_file():
-        return WordVectors.read(folder.path / VECTORS)
-    weights = read_tensors(folder.model)
-    for name, file in TABLES.items():
-        path = folder.path / file if (folder.path / file).is_file() else folder.path / "tokenizer.json"
-        if name in weights and path.is_file():
-            return _vectors_of_words(weights[name].float().numpy(), TextTokenizer.load(path))
+        return WordVectors.read(folder.checked(VECTORS))
+    weights = read_weights(folder)
+    for name, own in TABLES.items():
+        file = own if (folder.path / own).is_file() else "tokenizer.json"
+        if name in weights and (folder.path / file).is_file():
+            return _vectors_of_words(weights[name].float().numpy(), TextTokenizer.load(folder.checked(file)))
     raise RegardError(
         f"The run '{source}' has no word vectors.",
         "Its training is not finished, or its model embeds no words.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from regard import console
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 64  # texts written side by side
 MOST_SAMPLES = 10_000
 SAMPLE_PROMPT, SAMPLE_LENGTH = 32, 100  # tokens of the sample that each validation writes
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is read back from config.json."""
+
+    unseen_ids: list[int] = field(default_factory=list)
 
 
 class LanguageSettings(TextModelSettings):
@@ -82,7 +89,7 @@ class Language(RunningText[LanguageSettings]):
 
     def restore(self) -> None:
         super().restore()
-        self.unseen = self.folder.read_json("config.json").get("unseen_ids", [])
+        self.unseen = self.folder.read_json("config.json", _Known).unseen_ids
 
     def build(self) -> Causal:
         from regard.models.causal import Causal

@@ -111,7 +111,7 @@ class Pixels(ImageTask[PixelTaskSettings]):
         """The palette is made once, then read back, so that a code always stands for the same colour."""
         from regard.data.palette import Palette
 
-        self.palette = Palette.from_json(self.folder.read_json(PALETTE))
+        self.palette = Palette.from_json(self.folder.read_json(PALETTE, dict[str, list[list[int]]]))
 
     def build(self) -> Causal:
         """A token for each colour, and one for the start of an image."""

@@ -69,7 +69,7 @@ class RunningText(Task[T]):
     def restore(self) -> None:
         from regard.data.tokenizers import TextTokenizer
 
-        self.tokenizer = TextTokenizer.load(self.folder.path / "tokenizer.json")
+        self.tokenizer = TextTokenizer.load(self.folder.checked("tokenizer.json"))
 
     def describe(self) -> str:
         return f"{len(self.ids.train):,} tokens · vocabulary {self.tokenizer.size:,}"

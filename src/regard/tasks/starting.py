@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard import console, registry
 from regard.errors import RegardError, UsageError
+from regard.files import sha256
 from regard.recipes import complete, validate
 from regard.recipes.writing import toml_value
 from regard.settings import TaskSettings
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What a run that starts from another may still choose for itself.
 OWN = ("dropout", "attention_dropout", "feedforward_dropout", "stochastic_depth")
 HEADS = ("to_classes.", "to_logits.", "transform.", "transform_norm.")  # what reads from the body is learned again
+START = "start.json"  # the digests of what a run has started from
 SHOWN = 6  # inherited settings that are named
 
 
@@ -115,7 +116,7 @@ def take_over_files(settings: TaskSettings, folder: RunFolder) -> None:
     if source := starts_from(settings):
         kind = registry.load("tasks", RunFolder.open(source).read_settings().task)
         for name in kind.handed_on:
-            shutil.copyfile(Path(source) / name, folder.path / name)
+            folder.write_bytes(name, RunFolder(source).read_bytes(name))
 
 
 def check_word_vectors(settings: Any) -> None:
@@ -127,13 +128,36 @@ def check_word_vectors(settings: Any) -> None:
 
 def start_weights(task: Task[Any]) -> None:
     """Put the blocks of another run, or word vectors, in place of random numbers."""
-    from regard.training.checkpoint import read_tensors
+    from regard.training.checkpoint import read_weights
 
-    if source := starts_from(task.settings):
-        copied = copy_body(task.model, read_tensors(Path(source) / "model.safetensors"))
+    source, named = starts_from(task.settings), getattr(task.settings.training, "embeddings", "")
+    files = [Path(source) / "model.safetensors"] if source else []
+    files += [Path(task.settings.data.root, named)] if named else []
+    _must_be_the_same(task.folder, files)
+    if source:
+        copied = copy_body(task.model, read_weights(RunFolder.open(source)))
         console.say(f"Starting from the {copied:,} weights of '{source}'.")
-    if named := getattr(task.settings.training, "embeddings", ""):
+    if named:
         _start_embeddings(task, named)
+
+
+def _must_be_the_same(folder: RunFolder, files: list[Path]) -> None:
+    """A run that begins again, its checkpoints lost, begins with the same weights as before."""
+    if not files:
+        return
+    try:
+        digests = {path.name: sha256(path) for path in files}
+    except OSError as error:
+        raise RegardError(
+            f"The run '{folder.path}' cannot be started.", f"{error}", "Restore what it starts from."
+        ) from None
+    if (folder.path / START).is_file() and folder.read_json(START, dict[str, str]) != digests:
+        raise RegardError(
+            f"The run '{folder.path}' cannot begin again.",
+            f"What it started from has changed since then: {', '.join(map(str, files))}.",
+            "Restore it, or train again with another --out DIR.",
+        )
+    folder.write_json(START, digests)
 
 
 def _start_embeddings(task: Task[Any], named: str) -> None:
@@ -142,7 +166,7 @@ def _start_embeddings(task: Task[Any], named: str) -> None:
 
     vectors = WordVectors.read(Path(task.settings.data.root, named))
     for table, file in _embedding_tables(task.model, joint=(task.folder.path / "tokenizer.json").exists()):
-        tokenizer = TextTokenizer.load(task.folder.path / file)
+        tokenizer = TextTokenizer.load(task.folder.checked(file))
         count = initialise_table(table, tokenizer, vectors)
         console.say(f"{count:,} of {tokenizer.size:,} rows of the embedding start from word vectors.")
         if not count:

@@ -85,6 +85,12 @@ class Task(ABC, Generic[S]):
     def describe(self) -> str:
         """How much data there is, in words."""
 
+    def start(self) -> None:
+        """Put what was learned before, where the settings name it, in place of the model's random weights."""
+        from regard.tasks.starting import start_weights
+
+        start_weights(self)
+
     # ------------------------------------------------------------ training and scoring
 
     def logits(self, batch: Any) -> Tensor:
@@ -133,11 +139,17 @@ class Task(ABC, Generic[S]):
             raise RegardError(
                 f"The training data of '{self.folder.path}' has changed since the run was started.",
                 "A run continues where it stopped, in the same order of the same data.",
-                f"Restore the data; or start a new run from what this one has learned: --from {self.folder.path}",
+                f"Restore the data, or {self._new_run()}",
             )
         for split in ("valid", "test"):
             self.notice_change(fingerprints, split)
         self.folder.write_json(DATA, {"format": FINGERPRINTS, **fingerprints})
+
+    def _new_run(self) -> str:
+        """How to go on with other data."""
+        if self.settings.task in self.starts_from:
+            return f"start a new run from what this one has learned: --from {self.folder.path}"
+        return "train on the new data in another folder: --out DIR"
 
     def notice_change(self, fingerprints: Mapping[str, str], split: str) -> None:
         """Say so if a split is not what it was when the run was trained."""
@@ -149,7 +161,7 @@ class Task(ABC, Generic[S]):
 
     def _changed(self, fingerprints: Mapping[str, str], split: str) -> bool:
         """Runs of earlier versions have no fingerprints, or others, and are not judged."""
-        before = self.folder.read_json(DATA) if (self.folder.path / DATA).exists() else {}
+        before = self.folder.read_json(DATA, dict[str, str | int]) if (self.folder.path / DATA).exists() else {}
         return before.get("format") == FINGERPRINTS and before.get(split) != fingerprints[split]
 
     def picture(self, name: str, files: FileList | None, split: str) -> Path:

@@ -308,11 +308,10 @@ class Tokenizers:
     def load(cls, folder: RunFolder) -> Tokenizers:
         from regard.data.tokenizers import TextTokenizer
 
-        joint = folder.path / "tokenizer.json"
-        if joint.exists():
-            tokenizer = TextTokenizer.load(joint)
+        if (folder.path / "tokenizer.json").exists():
+            tokenizer = TextTokenizer.load(folder.checked("tokenizer.json"))
             return cls(tokenizer, tokenizer)
-        source, target = (TextTokenizer.load(folder.path / f"{side}_tokenizer.json") for side in ("source", "target"))
+        source, target = (TextTokenizer.load(folder.checked(f"{side}_tokenizer.json")) for side in ("source", "target"))
         return cls(source, target)
 
     def save(self, folder: RunFolder) -> None:

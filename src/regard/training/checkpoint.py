@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,16 +17,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import RegardError
 from regard.files import flush, sha256
+from regard.training.folder import RunFolder, saved_steps, step_folders
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
-NAME = re.compile(r"step-(\d+)$")
+REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    sha256: dict[str, str]
+
+
+_MANIFEST = TypeAdapter(_Manifest)
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,10 @@ class Checkpoints:
 
     def save(self, step: int, checkpoint: Checkpoint, best: int) -> None:
         """Write, then point `last` at it and `best` at the best step, and only then prune older ones."""
-        final = self.folder / f"step-{step}"
-        temporary = self.folder / f".step-{step}.tmp"
+        if step in self.steps() and self.problem(step) is None:
+            self._tidy(step, best)  # the same step again, after an interrupt: it holds the same numbers
+            return
+        final, temporary = self._path(step), self._temporary(step)
         try:
             self.folder.mkdir(exist_ok=True)
             shutil.rmtree(temporary, ignore_errors=True)
@@ -67,53 +78,54 @@ class Checkpoints:
             for path in temporary.iterdir():
                 flush(path)
             flush(temporary)
-            if final.exists():  # the same step again, after a resume: it holds the same numbers
-                shutil.rmtree(final)
+            if final.exists():
+                shutil.rmtree(final)  # it is damaged
             temporary.rename(final)
             flush(self.folder)
-            self._point("last", step)
-            if best in self.steps():
-                self._point("best", best)
-            self._prune(step, best)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(str(error)) from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+        self._tidy(step, best)
 
     def steps(self) -> list[int]:
         """The steps saved, oldest first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(int(match[1]) for path in self.folder.iterdir() if (match := NAME.match(path.name)))
+        return saved_steps(self.folder)
 
     def regular_steps(self) -> list[int]:
         """Without those that an interrupt added: these are the same however often a run was stopped."""
         return [step for step in self.steps() if step % self.every == 0]
 
-    def newest(self) -> tuple[int, Checkpoint] | None:
-        """The newest checkpoint that is whole; each damaged one is named in a warning."""
+    def newest(self) -> int | None:
+        """The newest step whose checkpoint is whole; each damaged one is named in a warning."""
         for leftover in self.folder.glob(".step-*.tmp"):  # of a save that was killed
             shutil.rmtree(leftover, ignore_errors=True)
-        for step in reversed(self.steps()):
-            if self.is_whole(step):
-                return step, self.load(step)
-        return None
+        steps = step_folders(self.folder)
+        whole = next((step for step in reversed(steps) if self.is_whole(step)), None)
+        if steps and whole is None:
+            self.warn(f"No checkpoint in '{self.folder}' is whole. Training begins again with the first step.")
+        return whole
 
     def is_whole(self, step: int) -> bool:
-        folder = self.folder / f"step-{step}"
+        problem = self.problem(step)
+        if problem is not None:
+            self.warn(f"The checkpoint '{self._path(step)}' is damaged ({problem}). It is left out.")
+        return problem is None
+
+    def problem(self, step: int) -> str | None:
+        """What is wrong with a checkpoint; None if every file is what was written."""
+        folder = self._path(step)
         try:
-            manifest = json.loads((folder / "manifest.json").read_text())
-            damaged = [name for name, digest in manifest["sha256"].items() if sha256(folder / name) != digest]
-        except (OSError, ValueError, KeyError) as error:
-            self.warn(f"The checkpoint '{folder}' is damaged ({error}). It is left out.")
-            return False
-        if damaged:
-            names = ", ".join(damaged)
-            self.warn(f"The checkpoint '{folder}' is damaged ({names} does not match its sha256). It is left out.")
-        return not damaged
+            manifest = _MANIFEST.validate_json((folder / "manifest.json").read_bytes())
+            damaged = [name for name, digest in manifest.sha256.items() if sha256(folder / name) != digest]
+        except (OSError, ValueError) as error:
+            return str(error).replace("\n", " ")
+        if missing := [name for name in REQUIRED if name not in manifest.sha256]:
+            return f"{', '.join(missing)} is not in its manifest"
+        return f"{', '.join(damaged)} does not match its sha256" if damaged else None
 
     def load(self, step: int) -> Checkpoint:
-        folder = self.folder / f"step-{step}"
+        folder = self._path(step)
         average = folder / "average.safetensors"
         return Checkpoint(
             weights=load_file(folder / "model.safetensors"),
@@ -126,9 +138,26 @@ class Checkpoints:
         """The mean of the weights saved at these steps, one file in memory at a time."""
         total: dict[str, Tensor] = {}
         for step in steps:
-            for name, tensor in load_file(self.folder / f"step-{step}" / "model.safetensors").items():
+            for name, tensor in load_file(self._path(step) / "model.safetensors").items():
                 total[name] = total[name] + tensor.double() if name in total else tensor.double()
         return {name: (tensor / len(steps)).float() for name, tensor in total.items()}
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step}"
+
+    def _temporary(self, step: int) -> Path:
+        return self.folder / f".step-{step}.tmp"
+
+    def _tidy(self, newest: int, best: int) -> None:
+        """Point `last` and `best` at what they are, and prune. Failing at this loses nothing."""
+        try:
+            self._point("last", newest)
+            if best in self.steps():
+                self._point("best", best)
+            self._prune(newest, best)
+            flush(self.folder)
+        except OSError as error:
+            self.warn(f"The checkpoint at step {newest:,} is saved, but older ones could not be removed: {error}.")
 
     def _point(self, name: str, step: int) -> None:
         link, temporary = self.folder / name, self.folder / f".{name}.tmp"
@@ -143,7 +172,9 @@ class Checkpoints:
         kept = {*saved[-2:], *regular[-self.keep :], best}
         for step in self.steps():
             if step not in kept:
-                shutil.rmtree(self.folder / f"step-{step}")
+                # Renamed first: what is half removed does not look like a checkpoint.
+                self._path(step).rename(self._temporary(step))
+                shutil.rmtree(self._temporary(step))
 
 
 # ---------------------------------------------------------------- tensors of a model
@@ -179,23 +210,35 @@ def load_model(model: AnyModel, weights: Mapping[str, Tensor], run: Path) -> Any
     return model
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; a clear error if it is missing or damaged."""
+def read_weights(folder: RunFolder) -> dict[str, Tensor]:
+    """The weights of a finished run; a clear error if they are missing, damaged, or no numbers."""
+    path = folder.model
     if not path.is_file():
         raise RegardError(
-            f"The run '{path.parent}' has no {path.name} yet.",
+            f"The run '{folder.path}' has no {path.name} yet.",
             "Its training is not finished.",
-            f"Continue it: regard train {path.parent} --resume",
+            f"Continue it: regard train {folder.path} --resume",
         )
     try:
-        tensors: dict[str, Tensor] = load_file(path)
-        return tensors
+        weights: dict[str, Tensor] = load_file(folder.checked(path.name))
     except (OSError, SafetensorError) as error:
         raise RegardError(
             f"Cannot read the weights '{path}'.",
             f"{error}",
             "A damaged file must be restored, or the model trained again.",
         ) from None
+    if bad := not_finite(weights):
+        raise RegardError(
+            f"The weights '{path}' are not finite numbers.",
+            f"{bad} holds infinity or NaN, so the model can give no answer.",
+            "Restore the file, or train again with a lower training.learning_rate.",
+        )
+    return weights
+
+
+def not_finite(weights: Mapping[str, Tensor]) -> str | None:
+    """The first weight that holds infinity or NaN."""
+    return next((name for name, tensor in weights.items() if not torch.isfinite(tensor).all()), None)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

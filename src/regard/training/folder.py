@@ -1,24 +1,32 @@
 """The run folder: what a training leaves behind, and the only thing the other verbs read.
 
 config.toml  config.json  tokenizer.json  model.safetensors  metrics.jsonl  summary.json  environment.json
-data.json  plugins.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
+data.json  plugins.json  manifest.json  README.md  plots/  samples/  checkpoints/step-N/ (+ best, last)
+
+Every file is read by its type, and checked against the manifest before it is used.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from regard import registry
 from regard.console import warn
 from regard.errors import RegardError, UsageError
-from regard.files import write_atomically, writing
+from regard.files import flush, write_atomically, writing
 from regard.recipes import from_toml
+from regard.training.manifest import Manifest, check
 
 PLUGINS = "plugins.json"
+STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
 
 def is_run(path: Path | str) -> bool:
@@ -69,22 +77,21 @@ class RunFolder:
             with tempfile.TemporaryDirectory(prefix=f".{folder.path.name}.", dir=folder.path.parent) as temporary:
                 whole = Path(temporary, "run")
                 whole.mkdir()
-                (whole / "config.toml").write_text(config, encoding="utf-8")
                 if plugins:
                     recorded = {plugin.path.name: plugin.sha256 for plugin in plugins}
-                    (whole / PLUGINS).write_text(json.dumps(recorded, indent=2), encoding="utf-8")
+                    cls(whole).write_json(PLUGINS, recorded)
+                cls(whole).write_text("config.toml", config)
                 whole.rename(folder.path)
+                flush(folder.path.parent)
         return folder
 
     def read_settings(self) -> Any:
         """The settings of its task, as they were written when it was trained."""
         self.check_plugins()
         try:
-            text = self.config.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RegardError(
-                f"Cannot read '{self.config}'.", f"{error}", "Restore the file, or give another run folder."
-            ) from None
+            text = self.read_bytes(self.config.name).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self._unreadable(self.config.name, error) from None
         return from_toml(text, name=str(self.config), of_run=True)
 
     def check_plugins(self, resume: bool = False) -> None:
@@ -95,7 +102,7 @@ class RunFolder:
         if not (self.path / PLUGINS).is_file():
             return
         loaded = {plugin.path.name: plugin for plugin in registry.plugins()}
-        for name, digest in self.read_json(PLUGINS).items():
+        for name, digest in self.read_json(PLUGINS, dict[str, str]).items():
             if name not in loaded:
                 raise UsageError(
                     f"The run '{self.path}' was made with the plug-in {name}.",
@@ -113,45 +120,108 @@ class RunFolder:
 
     def saved_steps(self) -> list[int]:
         """The steps that have a checkpoint, oldest first."""
-        return sorted(int(path.name.removeprefix("step-")) for path in self.checkpoints.glob("step-*"))
+        return saved_steps(self.checkpoints)
 
-    def read_json(self, name: str) -> Any:
+    # ------------------------------------------------------------ reading
+
+    def checked(self, name: str) -> Path:
+        """The path of a file that is there and is what was written."""
+        path = self.path / name
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RegardError(
-                f"Cannot read {name} in '{self.path}'.",
-                f"{error}",
-                "Is the training finished? Continue it with --resume.",
-            ) from None
+            if not path.is_file():
+                raise FileNotFoundError("There is no such file.")
+            check(self.path, name)
+        except OSError as error:
+            raise self._unreadable(name, error) from None
+        return path
+
+    def read_bytes(self, name: str) -> bytes:
+        try:
+            return self.checked(name).read_bytes()
+        except OSError as error:
+            raise self._unreadable(name, error) from None
+
+    def read_json(self, name: str, kind: Any = Any) -> Any:
+        """The content of a JSON file as a `kind` of value, such as list[str]; an error if it is another."""
+        try:
+            return TypeAdapter(kind).validate_json(self.read_bytes(name))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = "".join(f"[{key!r}]" for key in first["loc"])
+            raise self._unreadable(name, f"{first['msg']} {place}".strip()) from None
+
+    def _unreadable(self, name: str, why: object) -> RegardError:
+        unfinished = not self.summary.is_file()
+        remedy = "Is the training finished? Continue it with --resume." if unfinished else "Restore the file."
+        return RegardError(f"Cannot read {name} in '{self.path}'.", f"{why}", remedy)
+
+    # ------------------------------------------------------------ writing
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """For writing. There is one writer at a time."""
+        return Manifest.read(self.path)
 
     def write_json(self, name: str, content: Any) -> None:
         self.write_text(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
+        self.write_bytes(name, text.encode())
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        temporary = self.temporary(name)
+        try:
+            temporary.parent.mkdir(exist_ok=True)
+            temporary.write_bytes(content)
+            self.manifest.put(temporary, name)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def temporary(self, name: str) -> Path:
+        """Where a file is written before it has its name."""
         path = self.path / name
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, text.encode())
+        return path.with_name(f".{path.name}.tmp")
+
+    # ------------------------------------------------------------ the course of training
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All complete lines; a line cut off by a kill is skipped."""
-        records = []
-        if self.metrics.exists():
-            for line in self.metrics.read_text(encoding="utf-8").splitlines():
-                try:
-                    records.append(json.loads(line))
-                except ValueError:
-                    continue
-        return records
+        """All complete lines; one cut off by a kill, or without a step, is skipped."""
+        if not self.metrics.is_file():
+            return []
+        lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [record for record in map(_record, lines) if record]
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and samples of steps that will be taken again."""
         kept = [record for record in self.read_metrics() if record["step"] <= step]
         write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
         for path in self.samples.glob("step-*.txt"):
-            if int(path.stem.removeprefix("step-")) > step:
+            if (taken := STEP.fullmatch(path.stem)) and int(taken[1]) > step:
                 path.unlink()
+
+
+def step_folders(checkpoints: Path) -> list[int]:
+    """The steps that have a folder, oldest first. Other names among them are not ours."""
+    if not checkpoints.is_dir():
+        return []
+    folders = [path.name for path in checkpoints.iterdir() if path.is_dir() and not path.is_symlink()]
+    return sorted(int(step[1]) for name in folders if (step := STEP.fullmatch(name)))
+
+
+def saved_steps(checkpoints: Path) -> list[int]:
+    """Those whose folder holds a checkpoint, whole or damaged: its manifest is written last."""
+    return [step for step in step_folders(checkpoints) if (checkpoints / f"step-{step}" / "manifest.json").is_file()]
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """A line of metrics.jsonl: numbers by name, the step among them."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    numbers = isinstance(record, dict) and all(isinstance(value, int | float) for value in record.values())
+    return record if numbers and isinstance(record.get("step"), int) else None

@@ -21,12 +21,13 @@ from queue import Full, Queue
 from typing import Any, Protocol
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from regard import console
 from regard.data.batch import Batch, DataState
-from regard.errors import Interrupted, RegardError
+from regard.errors import Interrupted, RegardError, UsageError
 from regard.files import flush
 from regard.hardware import Hardware, seed_everything
 from regard.metrics import lower_is_better
@@ -36,6 +37,7 @@ from regard.training.checkpoint import (
     CheckpointError,
     Checkpoints,
     load_weights,
+    not_finite,
     save_tensors,
     weights_of,
 )
@@ -56,6 +58,7 @@ class Trainable(Protocol):
     folder: RunFolder
     hardware: Hardware
 
+    def start(self) -> None: ...
     def loss(self, batch: Any) -> Tensor: ...
     def validate(self, step: int) -> dict[str, float]: ...
     def draw(self) -> None: ...
@@ -79,22 +82,25 @@ class Progress:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Progress:
         known = {field.name for field in fields(cls)} & content.keys()  # earlier versions had other names
-        return cls(**{**{name: content[name] for name in known}, "data": DataState(**content["data"])})
+        return TypeAdapter(cls).validate_python({name: content[name] for name in known})
 
 
 class Trainer:
     def __init__(self, task: Trainable):
         self.task, self.folder, self.hardware = task, task.folder, task.hardware
         self.settings, self.seed, self.width = task.settings.training, task.settings.seed, task.settings.width
-        self.model: nn.Module = task.model.to(task.hardware.device)
-        self.optimizer = Optimizer(self.model, self.settings)
-        self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.checkpoints = Checkpoints(
             self.folder.checkpoints,
             every=self.settings.checkpoint_every,
             keep=max(self.settings.keep_checkpoints, self.settings.average_checkpoints),
             warn=console.warn,
         )
+        self.resumed_at = self._resumed_at()
+        if not self.resumed_at:
+            task.start()
+        self.model: nn.Module = task.model.to(task.hardware.device)
+        self.optimizer = Optimizer(self.model, self.settings)
+        self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.progress = Progress()
         self.stop_asked = False
         self.drawn = time.perf_counter()
@@ -152,11 +158,16 @@ class Trainer:
     def finish(self) -> None:
         """Write the final weights, and put them into the model."""
         weights = {name: tensor.cpu() for name, tensor in self.final_weights().items()}
-        temporary = self.folder.model.with_name(".model.safetensors.tmp")
+        if bad := not_finite(weights):
+            raise RegardError(
+                "The final model cannot be used: its weights are not finite numbers.",
+                f"{bad} holds infinity or NaN after step {self.progress.step:,}.",
+                "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0, and train again.",
+            )
+        temporary = self.folder.temporary(self.folder.model.name)
         try:
             save_tensors(temporary, weights)
-            flush(temporary)
-            temporary.replace(self.folder.model)
+            self.folder.manifest.put(temporary, self.folder.model.name)
         except (OSError, SafetensorError) as error:
             temporary.unlink(missing_ok=True)
             raise RegardError(
@@ -207,7 +218,10 @@ class Trainer:
         self.progress.metrics = metrics
         value = metrics[self.settings.select]
         score = -value if lower_is_better(self.settings.select) else value
-        if self.progress.best is not None and score <= self.progress.best:
+        if not math.isfinite(score):
+            console.warn(f"Step {step:,} cannot be the best: its validation {self.settings.select} is {value}.")
+            self.progress.validations_since_best += 1
+        elif self.progress.best is not None and score <= self.progress.best:
             self.progress.validations_since_best += 1
         else:
             self.progress.best, self.progress.best_step, self.progress.validations_since_best = score, step, 0
@@ -248,8 +262,10 @@ class Trainer:
             state=self.progress.to_json(),
         )
         try:
+            if self.folder.metrics.exists():
+                flush(self.folder.metrics)  # a checkpoint never knows more than the metrics
             self.checkpoints.save(self.progress.step, checkpoint, self.progress.best_step)
-        except CheckpointError as error:
+        except (CheckpointError, OSError) as error:
             kept = self.checkpoints.steps()
             console.warn(
                 f"The checkpoint at step {self.progress.step:,} could not be saved: {error}. "
@@ -257,18 +273,35 @@ class Trainer:
                 + "Training continues; free some room on the disk."
             )
 
+    def _resumed_at(self) -> int:
+        """The step of the newest whole checkpoint; 0 if there is none."""
+        step = self.checkpoints.newest() or 0
+        if step > self.settings.steps:
+            raise UsageError(
+                f"This run is already at step {step:,}.",
+                f"training.steps = {self.settings.steps:,} would end before that.",
+                "Give a larger number, or train again with another --out DIR.",
+            )
+        return step
+
     def _resume(self) -> None:
-        newest = self.checkpoints.newest()
-        if newest is None:
-            self.folder.forget_after(0)
-            return
-        step, checkpoint = newest
-        load_weights(self.model, checkpoint.weights)
-        self.optimizer.load(checkpoint.optimizer)
-        if self.average:
-            self.average.load(checkpoint.average)
-        self.progress = Progress.from_json(checkpoint.state)
+        step = self.resumed_at
         self.folder.forget_after(step)
+        if not step:
+            return
+        try:
+            checkpoint = self.checkpoints.load(step)
+            load_weights(self.model, checkpoint.weights)
+            self.optimizer.load(checkpoint.optimizer)
+            if self.average:
+                self.average.load(checkpoint.average)
+            self.progress = Progress.from_json(checkpoint.state)
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise RegardError(
+                f"The checkpoint at step {step:,} is not one of this run.",
+                f"{type(error).__name__}: {error}".partition("\n")[0],
+                f"Remove '{self.checkpoints.folder / f'step-{step}'}' to go on from the one before.",
+            ) from None
         done = step >= self.settings.steps
         console.say(f"All {step:,} steps are done already." if done else f"Continuing from step {step:,}.")
 
