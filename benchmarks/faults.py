@@ -108,11 +108,9 @@ def calls_of(workshop: Workshop, training: Training) -> list[Call]:
         if ended.code:
             sys.exit(ended.stderr)
         calls = read_trace(trace)
-        seen = {call.path for call in calls}
-        # A checkpoint is renamed as a whole: its files have been seen under its first name.
-        parts = {path: path.parent.with_name(f".{path.parent.name}.tmp") / path.name for path in folder.rglob("*")}
-        missed = [path for path, part in parts.items() if path.is_file() and not seen & {str(path), str(part)}]
-        if missed and any(path.name != "config.toml" for path in missed):  # that one comes with its folder
+        seen = {Path(call.path).name for call in calls}  # folders are renamed as a whole, with the files in them
+        missed = [path for path in folder.rglob("*") if path.is_file() and path.name not in seen]
+        if missed:
             sys.exit(f"These files were written unseen: {missed}")
     return calls
 
