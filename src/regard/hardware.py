@@ -25,6 +25,7 @@ class Hardware:
     device: torch.device
     precision: torch.dtype
     compile: bool
+    deterministic: bool = False  # on a GPU; a CPU with the same number of threads always is
 
     @classmethod
     def choose(cls, settings: SystemSettings, steps: int = 0) -> Hardware:
@@ -50,12 +51,31 @@ class Hardware:
             device=device,
             precision=torch.bfloat16 if half else torch.float32,
             compile=settings.compile == "yes" or (settings.compile == "auto" and pays),
+            deterministic=settings.deterministic and device.type == "cuda",
         )
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision == torch.float32:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.precision)
+
+    @contextlib.contextmanager
+    def reproducible(self) -> Iterator[None]:
+        """Where that is asked for: only kernels that add in the same order every time."""
+        if not self.deterministic:
+            yield
+            return
+        # cuBLAS reads this when it is first used; with it, its sums do not depend on what else is running.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        filling: Any = torch.utils.deterministic
+        before = torch.are_deterministic_algorithms_enabled(), filling.fill_uninitialized_memory
+        torch.use_deterministic_algorithms(True)
+        filling.fill_uninitialized_memory = False  # which is for finding bugs, and takes time
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0])
+            filling.fill_uninitialized_memory = before[1]
 
     def describe(self) -> str:
         name = f"{os.cpu_count()} CPU cores"
@@ -66,7 +86,13 @@ class Hardware:
 
     def to_json(self) -> dict[str, Any]:
         gpu = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None
-        return {"device": self.device.type, "gpu": gpu, "precision": self._precision, "compiled": self.compile}
+        return {
+            "device": self.device.type,
+            "gpu": gpu,
+            "precision": self._precision,
+            "compiled": self.compile,
+            "deterministic": self.deterministic,
+        }
 
     @property
     def _precision(self) -> str:

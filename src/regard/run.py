@@ -194,12 +194,20 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
 
 def _train_task(task: Task[Any]) -> dict[str, Any]:
     """Prepare, train or continue training, test, and leave a finished run. Returns its summary."""
-    from regard.hardware import Hardware, seed_everything
+    from regard.hardware import Hardware
+
+    settings = task.settings
+    task.hardware = Hardware.choose(settings.system, settings.training.steps if settings.worth_compiling else 0)
+    console.say(f"Training '{settings.recipe}' on {task.hardware.describe()}.")
+    with task.hardware.reproducible():
+        return _train_on_hardware(task)
+
+
+def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
+    from regard.hardware import seed_everything
     from regard.training.loop import Trainer
 
     settings, folder = task.settings, task.folder
-    task.hardware = Hardware.choose(settings.system, settings.training.steps if settings.worth_compiling else 0)
-    console.say(f"Training '{settings.recipe}' on {task.hardware.describe()}.")
     for remark in settings.remarks():
         console.warn(remark)
     task.prepare()

@@ -28,10 +28,10 @@ def rows(seed: int) -> Rows:
     return Rows(torch.randint(1, 20, (4, 9), generator=torch.Generator().manual_seed(seed)))
 
 
-def prepared(device: str) -> tuple[Causal, Backward]:
+def prepared(device: str, dropout: float = 0.0) -> tuple[Causal, Backward]:
     torch.manual_seed(1)
     hardware = Hardware.choose(SystemSettings(device=device, precision="float32", compile="no"))
-    model = Causal(CausalModel(layers=2, width=16, heads=2, feedforward=32, dropout=0.0), 20).to(hardware.device)
+    model = Causal(CausalModel(layers=2, width=16, heads=2, feedforward=32, dropout=dropout), 20).to(hardware.device)
     return model, Backward(
         model, lambda batch: cross_entropy(model(batch.tokens[:, :-1]), batch.tokens[:, 1:]), hardware
     )
@@ -61,3 +61,18 @@ def test_replaying_a_graph_adds_the_same_gradient_as_plain_code():
     torch.testing.assert_close(loss, plain, atol=1e-5, rtol=0)
     for mine, parameter in zip(replayed, model.parameters(), strict=True):
         torch.testing.assert_close(mine, parameter.grad, atol=1e-5, rtol=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_capturing_a_graph_draws_no_random_numbers():
+    """A resumed run captures in a step in which an uninterrupted one replays."""
+    _, backward = prepared("cuda", dropout=0.5)
+    state = torch.cuda.get_rng_state()
+    backward(rows(1), 100)
+    torch.cuda.set_rng_state(state)
+    first = [parameter.grad.clone() for parameter in backward.model.parameters()]
+    for parameter in backward.model.parameters():
+        parameter.grad.zero_()
+    backward(rows(1), 100)
+    for mine, parameter in zip(first, backward.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, atol=1e-6, rtol=0)

@@ -18,7 +18,7 @@ from regard.training.checkpoint import weights_of
 from regard.training.folder import RunFolder
 from regard.training.loop import Trainer
 
-QUICK = ["training.validate_bleu=false", "decoding.beam=1"]
+QUICK = ["training.validate_bleu=false", "decoding.beam=1", "system.deterministic=true"]
 
 
 def trainer(recipe: Path, path: Path, *overrides: str) -> Trainer:

@@ -78,6 +78,7 @@ class _Captured:
         device = backward.hardware.device
         self.batch = example.to(device)
         self.scale = torch.zeros((), device=device)
+        random_state = torch.cuda.get_rng_state(device)
         gradients = [parameter.grad for parameter in backward.model.parameters()]
         saved = [gradient.clone() if gradient is not None else None for gradient in gradients]
         stream = backward.stream
@@ -93,6 +94,9 @@ class _Captured:
         for parameter, before in zip(backward.model.parameters(), saved, strict=True):
             if parameter.grad is not None:
                 parameter.grad.copy_(before) if before is not None else parameter.grad.zero_()
+        # Warming up has drawn random numbers. A step must not depend on whether a graph was captured in it: in a
+        # resumed run it is, where in the uninterrupted one it was not.
+        torch.cuda.set_rng_state(random_state, device)
 
     def replay(self, batch: Any, targets: int) -> Tensor:
         for static, tensor in zip(self.batch.tensors(), batch.tensors(), strict=True):
