@@ -242,17 +242,17 @@ def subjects_of(workshop: Workshop, names: list[str]) -> list[Subject]:
     return found
 
 
-def planned(subjects: list[Subject], count: int, chance: random.Random) -> Iterator[Damage]:
-    """Every file of every run as often as every other; two in three are flips."""
+def planned(subjects: list[Subject], count: int, chance: random.Random, resumed: int = RESUMED) -> Iterator[Damage]:
+    """Every file of every run as often as every other; two in three are flips. One in `resumed` runs is resumed."""
     files = [(number, name) for number, subject in enumerate(subjects) for name in subject.files]
     for at in range(count):
         number, name = files[at % len(files)]
         size = len(subjects[number].files[name])
-        resumed = chance.randrange(RESUMED) == 0
+        to_the_end = bool(resumed) and chance.randrange(resumed) == 0
         if at % 3 and size:
-            yield Damage(number, name, chance.randrange(8 * size), resumed=resumed)
+            yield Damage(number, name, chance.randrange(8 * size), resumed=to_the_end)
         else:
-            yield Damage(number, name, None, chance.randrange(max(size, 1)), resumed=resumed)
+            yield Damage(number, name, None, chance.randrange(max(size, 1)), resumed=to_the_end)
 
 
 def main() -> None:

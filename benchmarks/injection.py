@@ -80,6 +80,7 @@ def library() -> Path:
     return folder / "faults.so"
 
 
+@functools.cache
 def why_not() -> str:
     """Why no faults can be injected on this machine; "" if they can."""
     try:

@@ -16,8 +16,19 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from small_trainings import Training, Workshop, differences, kill_at_rename, run
+from small_trainings import Ended, Training, Workshop, differences, kill_at_rename, run, when
 
+# Both begin at once, and the one that trains does not end before the other has.
+MEET = """
+import glob, time
+def wait_for(pattern, count=1):
+    for _ in range(60_000):
+        if len(glob.glob(pattern)) >= count:
+            break
+        time.sleep(0.001)
+open("{folder}/%d.here" % os.getpid(), "w").close()
+wait_for("{folder}/*.here", 2)
+"""
 TRAININGS = ["language", "classify-text from masked", "synthetic", "pixels"]
 
 
@@ -28,17 +39,16 @@ def together(workshop: Workshop, training: Training, resumed: bool) -> tuple[str
         if resumed:
             run(*workshop.command(training, out), before=kill_at_rename("/step-6"))
         command = workshop.command(training, out, "--resume")
-        # Each waits until the other is as far: they have the folder to themselves only after that.
-        meet = "\n".join(
-            [
-                "import os, pathlib, time",
-                f"place = pathlib.Path({str(folder)!r})",
-                "(place / f'{os.getpid()}.here').touch()",
-                "while len(list(place.glob('*.here'))) < 2: time.sleep(0.0005)",
-            ]
-        )
+        ended = folder / "ended"
+        before = when("os.rename", "/step-8'", f"wait_for({str(ended)!r})") + MEET.format(folder=folder)
+
+        def train() -> Ended:
+            result = run(*command, before=before)
+            ended.touch()
+            return result
+
         with ThreadPoolExecutor(2) as workers:
-            both = [each.result() for each in [workers.submit(run, *command, before=meet) for _ in range(2)]]
+            both = [each.result() for each in [workers.submit(train) for _ in range(2)]]
         refused = [ended for ended in both if ended.code]
         problems = [f"not a clear end: {ended.stderr[-1000:]}" for ended in both if not ended.is_clear]
         if len(refused) != 1:
