@@ -1,168 +1,140 @@
 """Does a training that is killed again and again end with the same model?
 
-    python benchmarks/kills.py --kills 20 [--seed 1]
+    python benchmarks/kills.py [--kills 100] [--seed 1] [--quick]
 
-A small model is trained twice on built-in sentences. The first training is left alone. The second gets
-`kill -9` at random moments, from the first import to the last step; after each, the same command is given
-again with --resume. Every second kill is aimed at a save: it comes as soon as the temporary folder of a
-checkpoint appears. In the end the weights of the two runs must be the same bytes.
+Small trainings of every task and mixer, and of every way of training, are left alone once. Then each is started again
+and gets `kill -9`; the same command is given with --resume, and is killed again, until its share of the kills is used
+up. In the end the weights, metrics, samples and all other files must be the same bytes; only seconds may differ.
 
-A kill counts as "during a save" only if it left a half-written checkpoint behind. The last line is JSON.
-The exit code is 1 if the models differ, or if less than a quarter of the kills hit a save.
+Two in five kills come inside a save, at a chosen system call that writes, flushes, renames or removes a part of a
+checkpoint or of the final model, or half-way through one (injection.py). The others come at random moments, from the
+first file that is read to the last that is written. The last line is JSON; the exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.data.samples import english_german
-from regard.files import sha256
+from injection import Fault, read_trace, why_not
+from small_trainings import Training, Workshop, differences, ended, forked_regard, run, running
 
-STEPS = 60
-RECIPE = f"""
-[data]
-train = ["train.en", "train.de"]
-valid = ["valid.en", "valid.de"]
-test = ["valid.en", "valid.de"]
-max_length = 64
-[tokenizer]
-vocabulary = 600
-[model]
-layers = 1
-width = 64
-heads = 4
-feedforward = 128
-norm = "pre"
-[training]
-steps = {STEPS}
-tokens_per_batch = 1024
-row_length = 64
-schedule = "constant"
-learning_rate = 0.003
-warmup = 10
-validate_every = 15
-validate_bleu = false
-save_every = 3
-average_checkpoints = 3
-log_every = 5
-[decoding]
-beam = 1
-"""
+SAVES_IN_FIVE = 2
+CALLS = 60  # of the 140 that save the checkpoints of one training: enough that older ones are removed, too
+TRIES = 20  # runs in which a training's kills may be placed; a run that ends before its kills is not counted
 
 
-def make_corpus(folder: Path) -> Path:
-    pairs = english_german.pairs(1_040, seed=5)
-    for name, part in (("train", pairs[:1000]), ("valid", pairs[1000:])):
-        for side, language in enumerate(("en", "de")):
-            (folder / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in part), encoding="utf-8")
-    recipe = folder / "kills.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
-    return recipe
+@dataclass
+class Killed:
+    """What came of the kills of one training."""
+
+    training: str
+    at: list[str] = field(default_factory=list)  # where in a save, or after how many seconds
+    inside_saves: int = 0
+    problems: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Command:
-    """`regard train RECIPE --out OUT --resume`"""
+def inside_a_save(command: list[str], folder: Path, chance: random.Random, usual: float) -> str:
+    """Start it, and end it at a call of one of its saves. Returns which; "" if it made fewer calls."""
+    trace = folder.with_suffix(".trace")
+    action = chance.choice(["kill", "kill", "kill half-way"])
+    part, calls = chance.choice([("/checkpoints/", CALLS)] * 7 + [("/.model.safetensors", 3)])
+    kinds = ("write",) if action == "kill half-way" else Fault().kinds
+    number = chance.randint(1, max(1, calls // 4) if action == "kill half-way" else calls)
+    process = run(*command, before=Fault(action, number, kinds, part=part).before(folder, trace))
+    if process.code != -signal.SIGKILL:
+        return ""
+    hit = read_trace(trace)[-1]
+    return f"{hit.kind} {hit.path.removeprefix(str(folder.resolve()))}"
 
-    recipe: Path
-    out: Path
 
-    def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "regard", "train", str(self.recipe), "--out", str(self.out), "--resume"]
-        # One thread, and a core left for watching.
-        environment = os.environ | {"XDG_CACHE_HOME": str(self.recipe.parent / "cache"), "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
-
-    def run(self) -> float:
-        """To the end; the seconds it took."""
+def at_any_moment(command: list[str], folder: Path, chance: random.Random, usual: float) -> str:
+    """Start it, and kill it after a while. Returns after how long; "" if it ended before."""
+    seconds = chance.uniform(0, 0.8 * usual)
+    with running(*command, program=forked_regard()) as process:
         started = time.perf_counter()
-        process = self.start()
-        _, stderr = process.communicate()
-        if process.returncode:
-            sys.exit(stderr.decode())
-        return time.perf_counter() - started
+        while process.poll() is None and time.perf_counter() - started < seconds:
+            time.sleep(0.001)
+        process.kill()
+        code = ended(process).code
+    return f"{seconds:.2f} s" if code == -signal.SIGKILL else ""
 
 
-@dataclass(frozen=True)
-class Kill:
-    seconds: float  # after the process was started
-    step: int  # the newest saved
-    during_save: bool  # it left a checkpoint half-written
+Kill = Callable[[list[str], Path, random.Random, float], str]
 
 
-def saved(out: Path) -> int:
-    """The newest step that has a checkpoint."""
-    return max((int(path.name.removeprefix("step-")) for path in out.glob("checkpoints/step-*")), default=0)
-
-
-def half_saved(out: Path) -> set[tuple[str, int]]:
-    """Checkpoints that are being written, or were when a kill came; the time tells a new one from a leftover."""
-    found = set()
-    for path in out.glob("checkpoints/.step-*.tmp"):
-        try:
-            found.add((path.name, path.stat().st_ctime_ns))
-        except FileNotFoundError:  # renamed meanwhile: it is whole
-            continue
-    return found
-
-
-def kill_once(command: Command, chance: random.Random, aimed: bool, kills_left: int, usual: float) -> Kill | None:
-    """Start, kill, and tell when and where it hit; None if the training ended before."""
-    out = command.out
-    before, left_behind = saved(out), half_saved(out)
-    # Never so far that nothing is left for the kills to come.
-    furthest = before + max((STEPS - before) // (kills_left + 1), 1)
-    delay, goal = chance.uniform(0, usual), chance.randint(before, furthest)
-    process = command.start()
+def kill(workshop: Workshop, training: Training, kills: list[Kill], seed: int) -> Killed:
+    """Kill the training in these ways, in this order, in as few runs as it takes; each must end as if left alone."""
+    chance = random.Random(f"{seed} {training.name}")
     started = time.perf_counter()
-    while process.poll() is None:
-        if aimed and saved(out) >= goal and half_saved(out) - left_behind:
+    whole = workshop.whole(training.name)
+    usual = time.perf_counter() - started
+    killed = Killed(training.name)
+    waiting = list(kills)
+    for attempt in range(TRIES):
+        if not waiting:
             break
-        if not aimed and (time.perf_counter() - started > delay or saved(out) >= furthest):
-            break
-        time.sleep(0.0002)
-    process.kill()
-    seconds = time.perf_counter() - started
-    process.communicate()
-    if process.returncode != -signal.SIGKILL:
-        return None
-    return Kill(seconds, saved(out), bool(half_saved(out) - left_behind))
+        with workshop.bench(f"{training.name} {attempt}") as folder:
+            command = workshop.command(training, folder / "run", "--resume")
+            while waiting and (where := waiting[0](command, folder, chance, usual)):
+                killed.at.append(where)
+                killed.inside_saves += waiting.pop(0) is inside_a_save
+            last = run(*command)
+            killed.problems += [last.stderr[-2000:]] if last.code else differences(folder / "run", whole)
+    if waiting:
+        killed.problems.append(f"{len(waiting)} kills came too late")
+    return killed
+
+
+def shared_out(trainings: list[Training], count: int, saves: int, chance: random.Random) -> list[list[Kill]]:
+    """So many kills for each training, in turn, of which so many in all are inside saves."""
+    kinds: list[Kill] = [inside_a_save] * saves + [at_any_moment] * (count - saves)
+    chance.shuffle(kinds)
+    return [kinds[start :: len(trainings)] for start in range(len(trainings))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="ten kills of the first trainings")
     options = parser.parse_args()
-    chance = random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as place:
-        recipe = make_corpus(Path(place))
-        undisturbed, killed = Command(recipe, Path(place, "undisturbed")), Command(recipe, Path(place, "killed"))
-        usual = undisturbed.run()
-        print("kill | seconds in | step saved | during a save")
-        kills = []
-        for number in range(1, options.kills + 1):
-            kill = kill_once(killed, chance, number % 2 == 0, options.kills - number, usual)
-            if kill is None:
-                sys.exit(f"The training ended before kill {number}.")
-            kills.append(kill)
-            hit = "yes" if kill.during_save else "no"
-            print(f"{number:>4} | {kill.seconds:>10.2f} | {kill.step:>10} | {hit:>13}", flush=True)
-        killed.run()
-        identical = sha256(undisturbed.out / "model.safetensors") == sha256(killed.out / "model.safetensors")
-    hits = sum(kill.during_save for kill in kills)
-    print(json.dumps({"kills": len(kills), "during_save": hits, "identical": identical}))
-    sys.exit(0 if identical and 4 * hits >= len(kills) else 1)
+    count = 10 if options.quick else options.kills
+    saves = count * SAVES_IN_FIVE // 5
+    if reason := why_not():
+        print(f"No kills inside saves: {reason}.")
+        saves = 0
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(options.workers) as workers:
+        workshop = Workshop(Path(place))
+        trainings = list(workshop.trainings.values())[:count]
+        shares = shared_out(trainings, count, saves, random.Random(options.seed))
+        print("training | kills | inside saves | identical | at", flush=True)
+        outcomes = []
+        jobs = workers.map(lambda job: kill(workshop, *job, options.seed), zip(trainings, shares, strict=True))
+        for outcome in jobs:
+            outcomes.append(outcome)
+            identical = "no" if outcome.problems else "yes"
+            row = [outcome.training, len(outcome.at), outcome.inside_saves, identical, ", ".join(outcome.at)]
+            print(" | ".join(map(str, row)), *outcome.problems, sep="\n  ", flush=True)
+    result = {
+        "kills": sum(len(outcome.at) for outcome in outcomes),
+        "inside_saves": sum(outcome.inside_saves for outcome in outcomes),
+        "trainings": len(outcomes),
+        "identical": sum(not outcome.problems for outcome in outcomes),
+    }
+    print(json.dumps(result))
+    good = result["identical"] == len(outcomes) and (result["kills"], result["inside_saves"]) >= (count, saves)
+    sys.exit(0 if good else 1)
 
 
 if __name__ == "__main__":

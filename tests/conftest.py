@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -12,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 
 import regard
 from regard import console
 from regard.data.samples import english_german
 from regard.tasks.task import Task
-from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT, person, stripes
+from small_data import write_pairs, write_pictures, write_texts
+from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
 torch.set_num_threads(1)
@@ -73,10 +72,7 @@ def train_once(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Ca
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with train, valid and test files of 1,000, 40 and 40 built-in pairs."""
     folder = tmp_path_factory.mktemp("corpus")
-    pairs = english_german.pairs(1_080, seed=5)
-    for name, part in {"train": pairs[:1000], "valid": pairs[1000:1040], "test": pairs[1040:]}.items():
-        for side, language in enumerate(("en", "de")):
-            (folder / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in part), encoding="utf-8")
+    write_pairs(folder)
     return folder
 
 
@@ -105,13 +101,7 @@ def tiny_recipe(corpus: Path) -> Path:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the same English sentences as running text, as documents, and with labels."""
     folder = tmp_path_factory.mktemp("texts")
-    sentences = [source for source, _ in english_german.pairs(2_400, seed=7)]
-    (folder / "text.txt").write_text("".join(line + "\n" for line in sentences), encoding="utf-8")
-    documents = [json.dumps({"text": " ".join(sentences[n : n + 4])}) + "\n" for n in range(0, 2000, 4)]
-    (folder / "documents.jsonl").write_text("".join(documents), encoding="utf-8")
-    for name, part in {"train": sentences[:2000], "test": sentences[2000:]}.items():
-        lines = [f"{person(sentence)}\t{sentence}\n" for sentence in part]
-        (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    write_texts(folder)
     return folder
 
 
@@ -153,12 +143,7 @@ def words(texts: Path, train_once: Callable[..., Any]) -> Any:
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of PNG files: stripes of three directions, in train (90 of each) and test (20 of each)."""
     folder = tmp_path_factory.mktemp("pictures")
-    for split, shades in {"train": range(100, 190), "test": range(200, 220)}.items():
-        for kind in ("across", "down", "slanted"):
-            place = folder / split / kind
-            place.mkdir(parents=True)
-            for shade in shades:
-                Image.fromarray(stripes(kind, shade, phase=shade % 4)).save(place / f"{shade}.png")
+    write_pictures(folder)
     return folder
 
 

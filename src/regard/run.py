@@ -19,7 +19,7 @@ from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import TaskSettings
-from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, take_over_files
+from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
 from regard.tasks.task import Task
 from regard.training.folder import RunFolder, is_run
 
@@ -132,10 +132,9 @@ def train(
         with locked(folder.path):
             return folder.path.resolve(), _train(_resumed(folder, settings, moved=data is not None), folder)
     check_files(settings)
-    folder = RunFolder.create(path, to_toml(settings), registry.plugins_of(settings.parts))
+    folder = RunFolder.create(path, to_toml(settings), registry.plugins_of(settings.parts), taken_over(settings))
     with locked(folder.path):
         try:
-            take_over_files(settings, folder)
             summary = _train(settings, folder)
         except BaseException:
             if not folder.saved_steps():
@@ -180,6 +179,7 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
     pieces = settings.training.pieces
     remedy = f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower {settings.BATCH}."
     try:
+        folder.sweep()
         with memory_errors(f"with {size}", remedy):
             return _train_task(registry.load("tasks", settings.task)(settings, folder))
     except (Interrupted, KeyboardInterrupt):

@@ -111,12 +111,12 @@ def _inherited(settings: Any, other: Any) -> dict[str, dict[str, Any]]:
 # ---------------------------------------------------------------- files and weights
 
 
-def take_over_files(settings: TaskSettings, folder: RunFolder) -> None:
-    """What a new run has from the one that it starts from: its tokenizer, or the scale of its images."""
-    if source := starts_from(settings):
-        kind = registry.load("tasks", RunFolder.open(source).read_settings().task)
-        for name in kind.handed_on:
-            folder.write_bytes(name, RunFolder(source).read_bytes(name))
+def taken_over(settings: TaskSettings) -> dict[str, bytes]:
+    """The files that a new run has from the one that it starts from: its tokenizer, or the scale of its images."""
+    if not (source := starts_from(settings)):
+        return {}
+    kind = registry.load("tasks", RunFolder.open(source).read_settings().task)
+    return {name: RunFolder(source).read_bytes(name) for name in kind.handed_on}
 
 
 def check_word_vectors(settings: Any) -> None:

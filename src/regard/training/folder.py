@@ -8,10 +8,11 @@ Every file is read by its type, and checked against the manifest before it is us
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from regard.recipes import from_toml
 from regard.training.manifest import Manifest, check
 
 PLUGINS = "plugins.json"
+LEFTOVER = re.compile(r"\..+\.tmp|\.tmp\w{6}")  # ours, and those of safetensors
 STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
 
@@ -61,17 +63,24 @@ class RunFolder:
         return folder
 
     @classmethod
-    def create(cls, path: Path | str, config: str, plugins: Sequence[registry.Plugin] = ()) -> RunFolder:
-        """A new run with its config.toml. Appears whole or not at all."""
+    def create(
+        cls,
+        path: Path | str,
+        config: str,
+        plugins: Sequence[registry.Plugin] = (),
+        files: Mapping[str, bytes] | None = None,
+    ) -> RunFolder:
+        """A new run with its config.toml and what else it begins with. Appears whole or not at all."""
         folder = cls(path)
         if folder.path.is_file():
             raise RegardError(f"'{path}' is a file.", "A run is a folder.", "Choose another path with --out DIR.")
+        taken = RegardError(
+            f"'{path}' is already there.",
+            "A run is never overwritten.",
+            "Add --resume to continue it, or choose another folder with --out DIR.",
+        )
         if folder.path.exists() and any(folder.path.iterdir()):
-            raise RegardError(
-                f"'{path}' is already there.",
-                "A run is never overwritten.",
-                "Add --resume to continue it, or choose another folder with --out DIR.",
-            )
+            raise taken
         with writing(folder.path, "Choose a writable path with --out DIR."):
             folder.path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{folder.path.name}.", dir=folder.path.parent) as temporary:
@@ -80,8 +89,15 @@ class RunFolder:
                 if plugins:
                     recorded = {plugin.path.name: plugin.sha256 for plugin in plugins}
                     cls(whole).write_json(PLUGINS, recorded)
+                for name, content in (files or {}).items():
+                    cls(whole).write_bytes(name, content)
                 cls(whole).write_text("config.toml", config)
-                whole.rename(folder.path)
+                try:
+                    whole.rename(folder.path)
+                except OSError as error:
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another training made it meanwhile
+                        raise taken from None
+                    raise
                 flush(folder.path.parent)
         return folder
 
@@ -181,6 +197,13 @@ class RunFolder:
         """Where a file is written before it has its name."""
         path = self.path / name
         return path.with_name(f".{path.name}.tmp")
+
+    def sweep(self) -> None:
+        """Remove what killed processes have left half-written."""
+        for folder in (self.path, self.plots, self.samples):
+            for path in folder.glob(".*"):
+                if LEFTOVER.fullmatch(path.name):
+                    path.unlink()
 
     # ------------------------------------------------------------ the course of training
 
