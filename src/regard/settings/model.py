@@ -39,6 +39,7 @@ class ModelSettings(PartSection):
     )
     norm: Literal["pre", "post"] = Field("post", description="pre · post (as in the paper)")
     norm_kind: Literal["layer", "rms"] = Field("layer", description="layer · rms (no mean, no bias)")
+    norm_epsilon: float = Field(1e-5, gt=0, description="what norms add under the root: BERT has 1e-12")
     query_key_norm: bool = Field(False, description="normalise queries and keys in every head")
     bias: bool = Field(True, description="biases in the attention projections")
     feedforward_bias: bool = Field(True, description="biases in the feed-forward part")
@@ -152,6 +153,11 @@ class ImageModel(ModelSettings):
         description="Swin: blocks before each merging of patches, which doubles width and heads; [] is a plain ViT",
     )
     window: Positive = Field(64, description="Swin: patches to a side of a window")
+    narrow: Literal["square", "sides"] = Field(
+        "square",
+        description="Swin, where a side of the grid is no longer than a window: square (windows of that side, none "
+        "shifted, as in the original) · sides (each side on its own, as in timm)",
+    )
     registers: NotNegative = Field(0, le=1024, description="tokens beside the patches, to think in")
     pooling: Literal["first", "mean", "both"] = Field(
         "mean", description="what a class is read from: first (a class token) · mean of all · both"
