@@ -91,7 +91,7 @@ class Attention(Mixer):
             mask = torch.ones_like(scores_BHTS, dtype=torch.bool).tril()
         if mask is not None:
             scores_BHTS = scores_BHTS.masked_fill(~mask, -torch.inf)
-        return AttentionTrace.from_scores(q_BHTK, k_BHSK, v_BHSV, scores_BHTS, self.to_out)
+        return AttentionTrace.from_scores(q_BHTK, k_BHSK, v_BHSV, scores_BHTS, self.to_out, across=self.cross)
 
     def project(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from `x`; keys and values from `x`, or from the memory when across."""

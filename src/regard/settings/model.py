@@ -114,10 +114,11 @@ class TranslationModel(TokenModel):
     """An encoder and a decoder."""
 
     decoder_layers: NotNegative = Field(0, description="blocks in the decoder; 0: as many as `layers`")
-    cross: Literal["multihead", "additive", "none"] = Field(
+    cross: Literal["multihead", "additive", "bahdanau", "none"] = Field(
         "multihead",
-        description="how a decoder looks at the source: multihead · additive (Bahdanau) · none (recurrence: "
-        "only the last state passes)",
+        description="how a decoder looks at the source: multihead · additive (Bahdanau's scores, after the mixer) · "
+        "bahdanau (as published: before each word, into the recurrence) · none (recurrence: only the last state "
+        "passes)",
     )
 
     def check_parts(self) -> Iterator[Problem]:
@@ -126,6 +127,12 @@ class TranslationModel(TokenModel):
             able = [name for name in registry.names("mixers") if registry.load("mixers", name).starts_from_memory]
             yield Problem(
                 f'model.cross = "none" leaves a decoder with model.mixer = "{self.mixer}" nothing of the source',
+                f"use model.mixer = {' or '.join(able)}, or another cross",
+            )
+        if self.cross == "bahdanau" and self.part("mixer").cell_of_one is None:
+            able = [name for name in registry.names("mixers") if registry.load("mixers", name).cell_of_one]
+            yield Problem(
+                f'model.cross = "bahdanau" feeds a recurrence, which model.mixer = "{self.mixer}" is not',
                 f"use model.mixer = {' or '.join(able)}, or another cross",
             )
 
