@@ -86,6 +86,7 @@ def test_a_patch_has_the_code_of_its_row_before_that_of_its_column():
 
 
 def test_plain_index_is_a_hundredth_of_the_position_along_one_direction():
+    torch.manual_seed(2)
     positions = registry.load("positions", "index")(ModelSettings(width=D, heads=2, positions="index"))
     positions.initialise()
     assert 0.5 < positions.direction_D.norm() < 2  # deviation 1 / √D
