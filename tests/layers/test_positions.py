@@ -4,9 +4,19 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from regard import registry
-from regard.layers.positions import Rotary, SinusoidalHalves, frequencies, sinusoidal, sinusoidal_2d
+from regard.layers.positions import (
+    ENDLESS,
+    Rotary,
+    Sinusoidal2d,
+    SinusoidalHalves,
+    frequencies,
+    resample,
+    sinusoidal,
+    sinusoidal_2d,
+)
 from regard.settings import ImageModel, ModelSettings, SequenceModel
 
 D = 16
@@ -83,6 +93,25 @@ def test_a_patch_has_the_code_of_its_row_before_that_of_its_column():
     for row, column in ((0, 0), (2, 1), (1, 3)):
         expected = torch.cat([sinusoidal(torch.tensor(place), D // 2) for place in (row, column)])
         assert torch.equal(codes[row, column], expected)
+    patches = torch.randn(2, 12, D)
+    positions = Sinusoidal2d(ImageModel(width=D, heads=2, positions="sinusoidal-2d"))
+    assert torch.equal(positions.over_grid(patches, (3, 4)), patches + codes.flatten(0, 1))
+
+
+@every_kind
+def test_only_a_table_of_tokens_ends(kind):
+    part = registry.load("positions", kind)
+    assert part.most_positions(SequenceModel(max_positions=40)) == (40 if kind == "learned" else ENDLESS)
+    assert part.most_positions(ImageModel()) == ENDLESS
+
+
+def test_a_table_of_a_grid_is_resampled_as_torch_resamples_an_image():
+    torch.manual_seed(4)
+    table = torch.randn(4, 6, D)
+    assert torch.equal(resample(table, (4, 6)), table)
+    for grid in ((8, 6), (2, 3), (5, 9)):
+        image = F.interpolate(table.permute(2, 0, 1)[None], grid, mode="bicubic", antialias=True)
+        torch.testing.assert_close(resample(table, grid), image[0].permute(1, 2, 0))
 
 
 def test_plain_index_is_a_hundredth_of_the_position_along_one_direction():
