@@ -76,6 +76,20 @@ def test_it_is_tested_at_all(task):
     assert task in KINDS, f"add a tiny training of '{task}' to tests/tasks/kinds.py"
 
 
+@every_task
+def test_every_norm_of_its_model_has_the_epsilon_of_the_settings(task, run, request):
+    task = prepared(run, data_of(KINDS[task], request))
+    if "model" not in type(task.settings).model_fields:
+        assert not any("Norm" in type(module).__name__ for module in task.model.modules())
+        return
+    task.settings = task.settings.with_section("model", norm_epsilon=2e-7, norm="pre", query_key_norm=True)
+    found = [module.eps for module in task.build().modules() if hasattr(module, "eps")]
+    # One block: two norms around its parts, one of the queries and one of the keys; and one after it.
+    assert len(found) >= 5
+    assert set(found) == {2e-7}
+    assert "norm_epsilon = 1e-05" in (run / "config.toml").read_text(), "what it was trained with is recorded"
+
+
 # ---------------------------------------------------------------- training
 
 
