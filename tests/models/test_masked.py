@@ -109,12 +109,10 @@ def test_with_berts_epsilon_small_vectors_are_normalised_as_in_transformers():
         for epsilon in (1e-12, 1e-5):
             ours = make(norm_epsilon=epsilon)
             copy_encoder(ours, theirs.bert.embeddings, theirs.bert.encoder.layer, first_position=0)
-            head = theirs.cls.predictions
-            copy_head(ours, head.transform.dense, head.transform.LayerNorm, head.decoder.bias)
-            found[epsilon] = ours(tokens)
-        expected = theirs(tokens).logits
+            found[epsilon] = ours.trunk(tokens)
+        expected = theirs.bert(tokens).last_hidden_state
     torch.testing.assert_close(found[1e-12], expected, atol=1e-4, rtol=0)
-    assert (found[1e-5] - expected).abs().max() > 1e-2
+    assert (found[1e-5] - expected).abs().max() > 0.1
 
 
 def test_padded_rows_equal_transformers_bert_with_an_attention_mask():
