@@ -227,7 +227,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
         left_out = len(records) - len(texts)
         if left_out:
             console.warn(
-                f"{left_out:,} of {len(records):,} lines have no text, or cannot be read, and are left out of the scores."
+                f"{left_out:,} of {len(records):,} lines have no text, or cannot be read: they are left out of scores."
             )
         details = report.to_json() | {"left_out": left_out, "confusion_picture": picture}
         notes = [picture] if picture else []
