@@ -21,6 +21,7 @@ from regard.data.ragged import Ragged
 from regard.data.sentences import split_sentences
 from regard.data.tokenised import TokenisedPairs
 from regard.data.tokenizers import END, START
+from regard.decoding.translate import Translation, joined
 from tiny import TINY_TEXT
 
 LINE = "The dog sleeps. I see the old farmer. We read a book."
@@ -149,6 +150,10 @@ def test_what_is_dropped_of_a_long_line_is_said_with_its_line(trained, capsys):
     assert len(outputs) == 4 and outputs[2] == ""
     task.translate([short], beam=1)
     assert said(capsys) == ""
+    # One sentence that is too long by itself.
+    task.translate([f"{short} {cut.capitalize()}"], beam=1, split_sentences=True)
+    err = said(capsys)
+    assert "1 sentence is longer than the 16 positions" in err and "--split-sentences" not in err
 
 
 def test_many_long_lines_give_one_warning_that_names_the_first(trained, capsys):
@@ -193,6 +198,15 @@ def test_the_best_of_a_split_line_are_the_best_combinations(trained):
     assert [h.text for h in found] == [" ".join(h.text for h in combination) for combination in every]
     assert [h.score for h in found] == pytest.approx([sum(h.score for h in combination) for combination in every])
     assert [h.tokens for h in found] == [[token for h in combination for token in h.tokens] for combination in every]
+
+
+def test_a_space_stands_between_joined_sentences_but_not_after_a_wide_mark():
+    def one(text: str) -> list[Translation]:
+        return [Translation(text, -1.0, -2.0, [])]
+
+    [found] = joined([one("你好。"), one("「好！」"), one("Hello."), [], one("Bye.")], most=5)
+    assert (found.text, found.score, found.log_probability) == ("你好。「好！」Hello. Bye.", -4.0, -8.0)
+    assert joined([], most=5) == joined([[]], most=5) == []
 
 
 def test_a_prefix_is_of_the_first_sentence_of_a_line(trained):

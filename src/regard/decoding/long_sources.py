@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from regard import console
 
 NAMED = 5  # lines
+ADVICE = "--split-sentences translates each sentence of a line by itself."
 
 
 @dataclass
@@ -15,7 +16,8 @@ class LongSources:
 
     positions: int  # the most that the model can read; what comes after is dropped
     trained: int  # the longest sentence of its training
-    split: bool = False  # whether lines are cut into sentences already
+    what: str = "line"  # what is translated as a whole
+    advice: str = ADVICE
     cut: list[str] = field(default_factory=list)  # the first few
     long: list[str] = field(default_factory=list)
     cut_count: int = 0
@@ -33,18 +35,16 @@ class LongSources:
                 self.long.append(f"line {line:,} ({tokens:,} tokens)")
 
     def warn(self) -> None:
-        what = "sentence" if self.split else "line"
-        advice = "Shorten them." if self.split else "--split-sentences translates each sentence of a line by itself."
         if self.cut_count:
             console.warn(
-                f"{_count(self.cut_count, what)} longer than the {self.positions:,} positions of the model, and only "
-                f"the beginning was translated: {_named(self.cut, self.cut_count)}. {advice}"
+                f"{_count(self.cut_count, self.what)} longer than the {self.positions:,} positions of the model, and "
+                f"only the beginning was translated: {_named(self.cut, self.cut_count)}. {self.advice}".rstrip()
             )
         if self.long_count:
             console.warn(
-                f"{_count(self.long_count, what)} longer than any sentence that the model was trained on "
+                f"{_count(self.long_count, self.what)} longer than any sentence that the model was trained on "
                 f"({self.trained:,} tokens), and may be translated badly: {_named(self.long, self.long_count)}. "
-                f"{advice}"
+                f"{self.advice}".rstrip()
             )
 
 

@@ -93,7 +93,7 @@ class Translator:
         of_each: list[list[list[Translation]]] = [[] for _ in sentences]
         for part, translations in zip(parts, results, strict=True):
             of_each[part.line].append(translations)
-        return [_joined(translations, self.settings.beam) for translations in of_each]
+        return [joined(translations, self.settings.beam) for translations in of_each]
 
     def encode(self, sentence: str) -> list[int]:
         """The ids of a source sentence with <end>, cut where the model's positions end."""
@@ -171,7 +171,7 @@ def _parts(lines: Sequence[str], split: bool, first_row: int) -> Iterator[Part]:
             row += 1
 
 
-def _joined(of_sentences: list[list[Translation]], most: int) -> list[Translation]:
+def joined(of_sentences: list[list[Translation]], most: int) -> list[Translation]:
     """The best combinations of the translations of a line's sentences, by the sum of their scores."""
     best, *others = [translations for translations in of_sentences if translations] or [[]]
     for translations in others:

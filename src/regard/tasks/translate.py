@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -244,7 +244,7 @@ class Translate(Task[TranslateSettings]):
             console.warn(f"{blank:,} of {len(lines):,} pairs have a blank side. They are scored as they stand.")
         if skipped:
             console.warn(f'{skipped:,} of {len(lines):,} lines are left out of the score: data.bad_lines = "skip".')
-        long = self.long_sources(translator)
+        long = replace(self.long_sources(translator), advice="")  # scores are of lines as they are
         with console.progress(len(lines), "translating") as show:
             best = translator.translate(
                 [pair[0] if pair is not None else "" for pair in lines],
@@ -307,7 +307,8 @@ class Translate(Task[TranslateSettings]):
         """What remembers which lines are longer than the translator can read, or has learned to."""
         from regard.decoding.long_sources import LongSources
 
-        return LongSources(translator.max_positions, self.settings.data.max_length, split)
+        long = LongSources(translator.max_positions, self.settings.data.max_length)
+        return replace(long, what="sentence", advice="") if split else long
 
     @property
     def _most_positions(self) -> int:
