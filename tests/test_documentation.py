@@ -87,8 +87,9 @@ def make_files(folder: Path) -> None:
     (folder / "data").mkdir()
     pairs = english_german.pairs(120, seed=5)
     sources = [source for source, _ in pairs]
-    (folder / "train.en").write_text("".join(source + "\n" for source in sources))
-    (folder / "train.de").write_text("".join(target + "\n" for _, target in pairs))
+    for name, part in {"train": pairs, "test": pairs[:3]}.items():
+        (folder / f"{name}.en").write_text("".join(source + "\n" for source, _ in part))
+        (folder / f"{name}.de").write_text("".join(target + "\n" for _, target in part))
     (folder / "lines.txt").write_text("".join(source + "\n" for source in sources[:3]))
     text = "".join(source + "\n" for source in sources) + "The king and the man saw the queen and the woman.\n" * 10
     for name in ("text.txt", "other.txt", "data/input.txt"):

@@ -251,16 +251,18 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         if len(self.classes) > TOP:
             right = round(top_accuracy(images.labels_N, p_NK, TOP) / 100 * len(images))
             scores.insert(1, share_score("accuracy_top5", right, len(images)))
-        confusion, mistakes = (self.picture(name, files, split) for name in ("confusion", "mistakes"))
-        draw_confusion(report.counts_CC, self.classes, confusion)
         worst = worst_mistakes(images, p_NK, self.classes)
-        draw_mistakes(worst, mistakes)
+        confusion = self.drawn(
+            self.picture("confusion", files, split),
+            lambda path: draw_confusion(report.counts_CC, self.classes, path),
+        )
+        mistakes = self.drawn(self.picture("mistakes", files, split), lambda path: draw_mistakes(worst, path))
         details = report.to_json() | {
-            "confusion_picture": str(confusion.resolve()),
-            "mistakes_picture": str(mistakes.resolve()),
+            "confusion_picture": confusion,
+            "mistakes_picture": mistakes,
             "mistakes": [mistake.to_json() for mistake in worst],
         }
-        notes = [str(confusion.resolve()), str(mistakes.resolve())]
+        notes = [picture for picture in (confusion, mistakes) if picture]
         if baselines:
             with console.progress(0, "support vectors"):
                 baseline = support_vectors(self.splits().train, images)
