@@ -56,12 +56,15 @@ class Hardware:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.precision)
 
-    def describe(self) -> str:
-        name = f"{os.cpu_count()} CPU cores"
+    @property
+    def name(self) -> str:
         if self.device.type == "cuda":
-            name = torch.cuda.get_device_name(self.device)
+            return str(torch.cuda.get_device_name(self.device))
+        return f"{os.cpu_count()} CPU cores"
+
+    def describe(self) -> str:
         compiled = "compiled" if self.compile else "not compiled"
-        return f"{name}, {str(self.precision).removeprefix('torch.')}, {compiled}"
+        return f"{self.name}, {str(self.precision).removeprefix('torch.')}, {compiled}"
 
 
 def environment() -> dict[str, Any]:
