@@ -7,8 +7,8 @@
 
 A variant is NAME:override,override. `wall` is the seconds of the whole command: start, reading and tokenising or
 decoding, compiling (nothing prepared or compiled is kept from one run to the next), training, and the final figures; it
-means something only with --parallel 1. For a language model the loss is also estimated as nanoGPT does it: the mean over 200 batches
-of 64 rows taken at random places. The last line is JSON.
+means something only with --parallel 1. For a language model the loss is also estimated as nanoGPT does it: the mean
+over 200 batches of 64 rows taken at random places. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -244,7 +244,8 @@ class Reader:
         bare = re.sub(r"\[[^]]*\]", "", code)
         if "…" not in bare and len(shlex.split(code)) > (2 if verb not in ALONE else 1):
             if verb == "train":  # an example of its own, not the next command of the text
-                shutil.rmtree(self.folder / "runs" / Path(code.split()[2]).stem, ignore_errors=True)
+                recipe = self.filled(code.split()[2], [])
+                shutil.rmtree(self.folder / "runs" / Path(recipe).stem, ignore_errors=True)
             self.type(Command(bare if "[--" not in code or "…" in code else code))
 
     def make(self, target: str) -> None:
