@@ -207,6 +207,7 @@ class Reader:
 
     folder: Path
     made_once: Callable[[str, Callable[[Path], object]], Path]
+    typed: set[str] = field(default_factory=set)
 
     def start_section(self) -> None:
         """Where a text just says mine.toml, it is a translator's."""
@@ -217,6 +218,7 @@ class Reader:
         if command.line.startswith("make "):
             self.make(shlex.split(command.line, comments=True)[1])
             return
+        self.typed.add(command.line.partition(" #")[0].strip())
         for line in self.without_brackets(command.line):
             words = shlex.split(line, comments=True)
             stdin = ""
@@ -242,7 +244,7 @@ class Reader:
         verb = code.split()[1]
         self.check_options(verb, code)
         bare = re.sub(r"\[[^]]*\]", "", code)
-        if "…" not in bare and len(shlex.split(code)) > (2 if verb not in ALONE else 1):
+        if code not in self.typed and "…" not in bare and len(shlex.split(code)) > (2 if verb not in ALONE else 1):
             if verb == "train":  # an example of its own, not the next command of the text
                 recipe = self.filled(code.split()[2], [])
                 shutil.rmtree(self.folder / "runs" / Path(recipe).stem, ignore_errors=True)
