@@ -432,7 +432,7 @@ def test_the_table_of_a_part_that_is_not_used_is_checked_too(override, says):
 
 
 def test_the_starter_of_translators_is_for_a_laptop():
-    """Six million tokens through fewer than four million weights: a thirtieth of the work that took 14 hours."""
+    """Five million tokens through fewer than four million weights: a fortieth of the work that took 14 hours."""
     settings = resolve("starter")
     tokens = settings.training.steps * settings.training.tokens_per_batch
     block = 4 * settings.model.width**2 + 2 * settings.model.width * settings.model.feedforward
