@@ -47,7 +47,7 @@ class Masked(RunningText[MaskedSettings]):
         verb="fill",
         metrics=("loss", "accuracy"),
         starter="bert-small",
-        advice="Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU.",
+        advice="Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU: without one it takes days.",
     )
     Settings = MaskedSettings
     starts_from = ("masked", "classify-text")
