@@ -41,8 +41,9 @@ class Alignment(nn.Module):
         return (weights_BTS @ memory.states_BSD).flatten(0, 1)
 
     def remember(self, memory_BSD: Tensor, mask_B1S: Tensor) -> AdditiveMemory:
-        """The source, with U h computed once for all steps."""
-        return AdditiveMemory(memory_BSD, self.to_key(memory_BSD), mask_B1S)
+        """The source, with U h computed once for all steps; both in the precision of the products."""
+        keys_BSD = self.to_key(memory_BSD)
+        return AdditiveMemory(memory_BSD.to(keys_BSD.dtype), keys_BSD, mask_B1S)
 
     def written_out(self, x_BTD: Tensor, context: Context, to_out: nn.Module) -> AttentionTrace:
         """The formula for all pairs, as one head whose values are the memory."""
