@@ -43,7 +43,7 @@ from regard import console
 from regard.errors import RegardError
 from regard.tables import text_table
 from regard.training.checkpoint import Checkpoint, Checkpoints
-from small_trainings import Workshop, differences, kill_at_rename, run
+from small_trainings import QUICK_CURVES, Workshop, differences, kill_at_rename, run
 
 TRAININGS = ["translate", "language, in pieces", "masked", "classify-text from masked", "embeddings"]
 TRAININGS += ["classify-image", "pixels", "synthetic"]
@@ -166,7 +166,6 @@ def try_out(subject: Subject, damage: Damage) -> tuple[str, str]:
     signal.alarm(SECONDS)
     try:
         with contextlib.redirect_stderr(heard):
-            console._stderr.cache_clear()  # it has kept the stream that it first wrote to
             outcome = _use(subject, damage, heard)
     except RegardError as error:
         outcome = "refused", error.what
@@ -213,6 +212,7 @@ def _own_copies(subjects: list[Subject]) -> None:
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     console.be_quiet(True)
+    exec(QUICK_CURVES)
     place = Path(tempfile.mkdtemp(dir=subjects[0].path.parents[1]))
     for number, subject in enumerate(subjects):
         copy = Path(shutil.copytree(subject.path, place / str(number), symlinks=True))
