@@ -111,7 +111,8 @@ def kinds(data: Path, place: Path) -> dict[str, object]:
 def cost(name: str, data: Path, place: Path, repeats: int) -> dict[str, object]:
     """Percent that the median speed of later steps falls."""
     recipe = [name, "--data", str(data / RECIPES[name])]
-    more = ["training.steps=600", "training.validate_every=600", "training.log_every=50", "system.compile=yes"]
+    more = ["training.steps=600", "training.validate_every=600", "training.save_every=600", "training.log_every=50"]
+    more.append("system.compile=yes")
     speeds: dict[str, list[float]] = {ON: [], OFF: []}
     for number in range(repeats):
         for setting in (OFF, ON):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,10 @@ from safetensors.torch import load_file, save_file
 import regard
 from expect import error_of
 from regard.errors import Interrupted
+from regard.files import locked
 from regard.run import open_run, read_recipe
 from regard.tasks.synthetic import Synthetic
+from regard.training.folder import RunFolder
 from regard.training.loop import Trainer
 
 TINY = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "synthetic.length=8"]
@@ -27,6 +31,15 @@ TINY += ["training.steps=4", "training.validate_every=2", "training.log_every=1"
 def run(made_once: Callable[..., Path]) -> Path:
     """A finished run of four steps."""
     return made_once("four-steps", lambda out: regard.train("reverse", *TINY, out=out))
+
+
+@pytest.fixture
+def digits_run(made_once: Callable[..., Path]) -> Path:
+    """One that has data, classes and a scale."""
+    small = ["model.layers=1", "model.width=16", "model.feedforward=16", "training.steps=4"]
+    return made_once(
+        "four-steps-of-digits", lambda out: regard.train("digits", *small, "training.validate_every=2", out=out)
+    )
 
 
 def raising(error: BaseException) -> Callable[..., None]:
@@ -153,13 +166,162 @@ def test_what_is_not_a_run_folder_is_told(path, state, tmp_path):
     [(b"[model\n", "config.toml' cannot be read as TOML"), (b"\xff\xfe", "Cannot read"), (b"a = 1", "'a'")],
 )
 def test_a_damaged_config_is_told(content, says, run):
+    (run / "manifest.json").unlink()  # a run of an earlier version, which has none
     (run / "config.toml").write_bytes(content)
     assert says in error_of(regard.load, run).what
 
 
 def test_weights_that_are_not_of_the_settings_are_refused(run):
+    (run / "manifest.json").unlink()  # a run of an earlier version, which has none
     weights = load_file(run / "model.safetensors")
     save_file({name: tensor[..., :8].contiguous() for name, tensor in weights.items()}, run / "model.safetensors")
     assert "do not fit its config.toml" in error_of(regard.load, run).what
     (run / "model.safetensors").write_bytes(b"damaged")
     assert "Cannot read the weights" in error_of(regard.load, run).what
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.toml", "labels.json", "scale.json"])
+def test_a_file_with_one_bit_changed_is_not_used(name, digits_run):
+    path = digits_run / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    error = error_of(regard.load, digits_run)
+    assert f"{name}' is damaged" in error.what and "manifest.json" in error.why
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(value, run):
+    (run / "manifest.json").unlink()
+    weights = load_file(run / "model.safetensors")
+    name = next(iter(weights))
+    weights[name][0] = value
+    save_file(weights, run / "model.safetensors")
+    error = error_of(regard.load, run)
+    assert "not finite" in error.what and name in error.why
+
+
+def test_a_file_changed_on_purpose_is_used_once_its_line_is_gone(run):
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("seed = 1", "seed = 2"))
+    assert "remove its line from manifest.json" in error_of(open_run, run).fix
+    manifest = json.loads((run / "manifest.json").read_text())
+    del manifest["sha256"]["config.toml"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert open_run(run).settings.seed == 2
+
+
+# ---------------------------------------------------------------- nothing lost, nothing silent
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.fixture
+def tuned(digits_run: Path, tmp_path: Path) -> Path:
+    """A run that starts from another, finished."""
+    steps = ["training.steps=4", "training.validate_every=2"]
+    return regard.train("digits", *steps, "seed=2", out=tmp_path / "tuned", start_from=digits_run)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_begins_again_where_it_began(tuned, capfd):
+    before = (tuned / "model.safetensors").read_bytes()
+    for checkpoint in tuned.glob("checkpoints/step-*"):
+        damage(checkpoint / "model.safetensors")
+    regard.train(str(tuned), resume=True)
+    said = " ".join(capfd.readouterr().err.split())
+    assert "No checkpoint" in said and "begins again" in said
+    assert (tuned / "model.safetensors").read_bytes() == before
+
+
+def test_it_does_not_begin_again_from_other_weights(digits_run, tuned):
+    for checkpoint in tuned.glob("checkpoints/step-*"):
+        damage(checkpoint / "model.safetensors")
+    regard.train(str(digits_run), "training.steps=6", resume=True)
+    error = error_of(regard.train, str(tuned), resume=True)
+    assert "cannot begin again" in error.what and str(digits_run / "model.safetensors") in error.why
+
+
+@pytest.mark.parametrize("stray", ["step-99999", "step-x", "step-", "step-3.5", "step--1", "other"])
+def test_stray_names_among_checkpoints_and_samples_do_not_matter(stray, run):
+    (run / "checkpoints" / stray).mkdir()
+    (run / "samples").mkdir(exist_ok=True)
+    (run / "samples" / f"{stray}.txt").write_text("")
+    regard.train(str(run), "training.steps=6", resume=True)
+    assert json.loads((run / "summary.json").read_text())["steps"] == 6
+
+
+@pytest.mark.parametrize("line", ["[1]", "{}", '{"loss": 1}', '{"step": "4"}', "7", "[" * 100_000, '{"step": 3'])
+def test_lines_of_metrics_that_say_nothing_are_skipped(line, run):
+    metrics = run / "metrics.jsonl"
+    metrics.write_text(metrics.read_text() + line + "\n")
+    regard.train(str(run), "training.steps=6", resume=True)
+    assert [json.loads(each)["step"] for each in metrics.open()][-1] == 6
+
+
+@pytest.mark.parametrize("content", ["[]", "7", '{"train": []}', "[" * 100_000, "", "null"])
+def test_a_file_of_another_form_is_an_error(content, digits_run):
+    (digits_run / "manifest.json").unlink()
+    (digits_run / "data.json").write_text(content)
+    error = error_of(regard.train, str(digits_run), "training.steps=9", resume=True)
+    assert "Cannot read data.json" in error.what
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"sha256": []}', '{"sha256": {"a": 1}, "being_written": {}}', "{"])
+def test_a_manifest_of_another_form_is_an_error(content, run):
+    (run / "manifest.json").write_text(content)
+    error = error_of(regard.load, run)
+    assert "manifest.json' is damaged" in error.what
+
+
+def test_a_second_training_in_the_same_folder_is_refused(run):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with locked(run):
+        error = error_of(regard.train, str(run), "training.steps=6", resume=True)
+        assert "is in use" in error.what and f"process {os.getpid()} on" in error.why and "--out" in error.fix
+    assert {path: path.read_bytes() for path in before} == before
+    regard.train(str(run), "training.steps=6", resume=True)
+
+
+def test_a_refused_training_does_not_remove_what_it_did_not_make(tmp_path, monkeypatch):
+    """Another process may take a folder as soon as it is there."""
+    create = RunFolder.create
+
+    def taken_at_once(*arguments, **values):
+        folder = create(*arguments, **values)
+        held.enter_context(locked(folder.path))
+        return folder
+
+    monkeypatch.setattr(RunFolder, "create", taken_at_once)
+    with ExitStack() as held:
+        assert "is in use" in error_of(regard.train, "reverse", *TINY, out=tmp_path / "run").what
+        assert (tmp_path / "run" / "config.toml").is_file()
+
+
+def history(run: Path) -> list[dict]:
+    return json.loads((run / "environment.json").read_text())
+
+
+def test_conditions_that_change_the_last_bits_are_told_and_kept(run, capfd):
+    threads = torch.get_num_threads()
+    try:
+        regard.train(str(run), "training.steps=6", "training.validate_every=3", resume=True)
+        assert "other conditions" not in capfd.readouterr().err
+        regard.train(str(run), "training.steps=8", f"system.threads={threads + 1}", resume=True)
+    finally:
+        torch.set_num_threads(threads)
+    said = " ".join(capfd.readouterr().err.split())
+    assert f"torch threads {threads} → {threads + 1}" in said and f"system.threads={threads}" in said
+    assert [(entry["from_step"], entry["torch_threads"]) for entry in history(run)] == [
+        (0, threads),
+        (4, threads),
+        (6, threads + 1),
+    ]
+
+
+def test_the_environment_of_an_earlier_version_is_kept(run):
+    (run / "manifest.json").unlink()
+    (run / "environment.json").write_text('{"torch": "1.0"}')
+    regard.train(str(run), "training.steps=6", resume=True)
+    assert history(run)[0] == {"torch": "1.0"} and history(run)[1]["from_step"] == 4

@@ -81,6 +81,44 @@ def test_a_failed_save_leaves_the_others_and_no_half(store):
     assert store.newest() == 10
 
 
+def test_saving_a_step_again_never_takes_the_good_copy_away(store, monkeypatch):
+    """An interrupt on a regular checkpoint's step saves it a second time."""
+    store.save(10, checkpoint(1), best=10)
+    monkeypatch.setattr(Path, "rename", lambda path, target: (_ for _ in ()).throw(OSError("no room")))
+    store.save(10, checkpoint(1), best=10)
+    assert store.newest() == 10 and not store.warnings
+
+
+def test_a_damaged_step_is_saved_again(store):
+    store.save(10, checkpoint(1), best=10)
+    flip_a_bit(store.folder / "step-10")
+    store.save(10, checkpoint(2), best=10)
+    assert store.newest() == 10 and store.load(10).weights["w"][0, 0] == 2
+
+
+def test_older_checkpoints_that_cannot_be_removed_do_no_harm(store, monkeypatch):
+    for step in (10, 20, 30):
+        store.save(step, checkpoint(step), best=30)
+
+    def busy(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError("busy")
+
+    monkeypatch.setattr("shutil.rmtree", busy)
+    store.save(40, checkpoint(40), best=40)
+    assert "step 40 is saved, but older ones could not be removed: busy" in store.warnings[0]
+    assert store.newest() == 40 and store.load(40).weights["w"][0, 0] == 40
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "{}", '{"sha256": []}', '{"sha256": {}}', '{"sha256": {"../x": "1"}}'])
+def test_a_manifest_of_another_form_is_a_damaged_checkpoint(store, content):
+    store.save(10, checkpoint(1), best=10)
+    store.save(20, checkpoint(2), best=10)
+    (store.folder / "step-20" / "manifest.json").write_text(content)
+    assert store.newest() == 10
+    assert "step-20" in store.warnings[0] and "\n" not in store.warnings[0]
+
+
 def test_the_mean_of_checkpoints_is_the_mean(store):
     for step, value in ((10, 1.0), (20, 2.0), (30, 6.0)):
         store.save(step, checkpoint(value), best=10)

@@ -162,3 +162,31 @@ def test_the_last_step_is_averaged_in_even_between_two_regular_checkpoints(tiny_
     model = load_file(run / "model.safetensors")
     for name, tensor in model.items():
         torch.testing.assert_close(tensor, (weights[0][name] + weights[1][name]) / 2)
+
+
+def test_a_validation_that_is_not_a_number_is_never_the_best(tiny_recipe, tmp_path, monkeypatch, capfd):
+    validate = Translate.validate
+    values = {2: 5.0, 4: float("nan"), 6: 4.0, 8: float("inf")}
+
+    def told(self, step):
+        return validate(self, step) | {"loss": values[step]}
+
+    monkeypatch.setattr(Translate, "validate", told)
+    changes = ["training.steps=8", "training.validate_every=2", "training.save_every=2", "training.select=loss"]
+    run = regard.train(str(tiny_recipe), *QUICK, *changes, out=tmp_path / "run")
+    assert (run / "checkpoints" / "best").resolve().name == "step-6"
+    said = " ".join(capfd.readouterr().err.split())
+    assert "Step 4 cannot be the best: its validation loss is nan" in said and "Step 8 cannot" in said
+    best = load_file(run / "checkpoints" / "step-6" / "model.safetensors")
+    assert all(torch.equal(tensor, best[name]) for name, tensor in load_file(run / "model.safetensors").items())
+
+
+def test_weights_that_are_no_numbers_do_not_become_a_model(tiny_recipe, tmp_path):
+    one = trainer(tiny_recipe, tmp_path / "run")
+    one.run()
+    with torch.no_grad():
+        next(one.model.parameters()).fill_(float("nan"))
+    one.progress.best_step = one.progress.step
+    with pytest.raises(RegardError, match="not finite"):
+        one.finish()
+    assert not one.folder.model.exists()
