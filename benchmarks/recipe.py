@@ -2,12 +2,13 @@
 
     python benchmarks/recipe.py multi30k --data DIR --seeds 1,2,3
     python benchmarks/recipe.py shakespeare --data DIR --seeds 1,2,3,4,5
+    python benchmarks/recipe.py digits --seeds 1,2,3
     python benchmarks/recipe.py trec --data DIR --variant "scratch:" --variant "tuned:--from=RUN,training.steps=300"
 
-A variant is NAME:override,override. Wall time is of the whole process: start, tokenising, compiling (nothing
-compiled is kept from one run to the next), training, and the final figures; it means something only with
---parallel 1. For a language model the loss is also estimated as nanoGPT does it: the mean over 200 batches
-of 64 rows taken at random places. The last line is JSON.
+A variant is NAME:override,override. `wall` is the seconds of the whole command: start, reading and tokenising or
+decoding, compiling (nothing prepared or compiled is kept from one run to the next), training, and the final figures; it
+means something only with --parallel 1. For a language model the loss is also estimated as nanoGPT does it: the mean
+over 200 batches of 64 rows taken at random places. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ def train(name: str, overrides: list[str], seed: int, options: argparse.Namespac
     out = place / f"{name}-{seed}"
     command = [sys.executable, "-m", "regard", "train", options.recipe, "--out", str(out), "--data", options.data]
     command += [f"seed={seed}", *overrides]
-    with tempfile.TemporaryDirectory() as compiled, (place / f"{name}-{seed}.log").open("w") as log:
+    with tempfile.TemporaryDirectory() as fresh, (place / f"{name}-{seed}.log").open("w") as log:
         started = time.perf_counter()
-        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": compiled, "TRITON_CACHE_DIR": compiled}
+        caches = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")
+        environment = os.environ | dict.fromkeys(caches, fresh)
         code = subprocess.run(command, stdout=log, stderr=log, check=False, env=environment).returncode
         seconds = time.perf_counter() - started
     if code:
@@ -90,7 +92,7 @@ def sampled_loss(run: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe")
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data", default=".", help="the folder with the recipe's files")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--variant", action="append", default=[])
     parser.add_argument("--parallel", type=int, default=1)

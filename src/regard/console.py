@@ -38,8 +38,11 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def progress(total: int, what: str, done: int = 0) -> Iterator[Callable[[int, str], None]]:
-    """A bar with the time left, on a terminal only. Yields a function to call with (done, text)."""
+def progress(total: int, what: str, done: int = 0, time_left: bool = True) -> Iterator[Callable[[int, str], None]]:
+    """A bar, on a terminal only. Yields a function to call with (done, text).
+
+    It shows the time left, going by the speed so far, unless the text says it better (`time_left=False`).
+    """
     if _quiet or not sys.stderr.isatty():
         yield lambda done, text: None
         return
@@ -50,7 +53,7 @@ def progress(total: int, what: str, done: int = 0) -> Iterator[Callable[[int, st
         BarColumn(),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
         TextColumn("{task.fields[text]}"),
-        TimeRemainingColumn(),
+        *([TimeRemainingColumn()] if time_left else []),
     )
     with Progress(*columns, console=_stderr(), transient=True) as bar:
         task = bar.add_task(what, total=total, completed=done, text="")

@@ -77,12 +77,15 @@ class Hardware:
             torch.use_deterministic_algorithms(before[0])
             filling.fill_uninitialized_memory = before[1]
 
-    def describe(self) -> str:
-        name = f"{os.cpu_count()} CPU cores"
+    @property
+    def name(self) -> str:
         if self.device.type == "cuda":
-            name = torch.cuda.get_device_name(self.device)
+            return str(torch.cuda.get_device_name(self.device))
+        return f"{os.cpu_count()} CPU cores"
+
+    def describe(self) -> str:
         compiled = "compiled" if self.compile else "not compiled"
-        return f"{name}, {self._precision}, {compiled}"
+        return f"{self.name}, {self._precision}, {compiled}"
 
     def to_json(self) -> dict[str, Any]:
         gpu = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None

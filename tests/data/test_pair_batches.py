@@ -13,7 +13,7 @@ from corpora import Pairs, Sentence, equal, random_pairs, tokenised_pairs, unpac
 from regard.data import packed
 from regard.data.batch import DataState
 from regard.data.bpe_dropout import BpeDropout
-from regard.data.pair_batches import PairBatch, PairStream, Rectangle, in_order
+from regard.data.pair_batches import PairBatch, PairStream, Rectangle, cut_off, in_order
 from regard.data.samples import english_german
 from regard.data.tokenised import TokenisedPairs
 from regard.data.tokenizers import END, PAD, START, TextTokenizer, train_tokenizer
@@ -192,12 +192,26 @@ def test_in_order_holds_every_pair_once(small_windows, count):
     assert sum(batch.targets for batch in found) == sum(len(target) + 1 for _, target in pairs)
 
 
-def test_in_order_cuts_pairs_longer_than_a_row(small_windows):
+@pytest.mark.parametrize("most", [1000, 30])
+@pytest.mark.parametrize("rectangle", [RECTANGLE, Rectangle(4, 45, 45, apart=True)])
+def test_in_order_a_pair_longer_than_a_row_goes_on_without_an_end(small_windows, rectangle, most):
+    """Neither is <end> read in the middle of a sentence, nor is it to be predicted there."""
     pairs = random_pairs(100, longest=150)
-    cut = [(source[:39], target[:47]) for source, target in pairs]
-    assert cut != pairs
-    found = Counter(pair for batch in in_order(tokenised_pairs(pairs), RECTANGLE) for pair in unpack_pairs(batch))
-    assert found == Counter(cut)
+    source_room, target_room = min(rectangle.source_length, most), min(rectangle.target_length, most)
+    expected = [((*source, END)[:source_room], (*target, END)[:target_room]) for source, target in pairs]
+    found = []
+    for batch in in_order(tokenised_pairs(pairs), rectangle, most):
+        for row in range(len(batch.labels)):
+            for segment in range(1, int(batch.target_segments_BT[row].max()) + 1):
+                here = batch.target_segments_BT[row] == segment
+                source = batch.source_BS[row][batch.source_segments_BS[row] == segment].tolist()
+                labels, inputs = batch.labels[row][here].tolist(), batch.target_BT[row][here].tolist()
+                assert inputs == [START, *labels[:-1]]
+                found.append((tuple(source), tuple(labels)))
+    assert Counter(found) == Counter(expected)
+    whole = sum(source[-1] == END and target[-1] == END for source, target in expected)
+    assert 0 < whole < len(pairs)
+    assert cut_off(tokenised_pairs(pairs), rectangle, most) == len(pairs) - whole
 
 
 def test_in_order_of_nothing_is_nothing():

@@ -78,12 +78,15 @@ def test_a_tsv_with_a_missing_column_is_named_by_line(tmp_path):
     error = error_of(read_tsv, path, [0, 1])
     assert "Line 2" in error.what
     assert str(path) in error.what
-    assert list(read_tsv(path, [0, 1], "skip")) == [("a", "b"), ("c", "d")]
+    assert list(read_tsv(path, [0, 1], "skip")) == [("a", "b"), None, ("c", "d")]
 
 
 def test_an_unreadable_line_of_a_tsv_can_be_skipped(tmp_path):
     path = write(tmp_path / "a.tsv", [b"a\tb", b"\xff\tx", b"c\td"])
-    assert list(read_tsv(path, [0, 1], "skip")) == [("a", "b"), ("c", "d")]
+    assert list(read_tsv(path, [0, 1], "skip")) == [("a", "b"), None, ("c", "d")]
+    source = pair_source([str(path)], settings(tmp_path, bad_lines="skip"))
+    assert list(source) == [("a", "b"), ("c", "d")]
+    assert list(source.lines()) == [("a", "b"), None, ("c", "d")]
 
 
 def test_several_corpora_follow_one_another(tmp_path):

@@ -10,7 +10,7 @@ import torch
 
 from regard.data.batch import DataState
 from regard.data.text_batches import NextTokenStream, cut_rows, documents, in_order
-from regard.data.tokenizers import END, PAD
+from regard.data.tokenizers import END, PAD, START
 from regard.errors import RegardError
 
 LENGTH = 8
@@ -89,6 +89,17 @@ def test_cut_rows_pads_what_lies_beyond_the_end():
     found = cut_rows(ids, np.array([0, 3, 4, 5]), 4)
     assert found.tolist() == [[10, 11, 12, 13], [13, 14, PAD, PAD], [14, PAD, PAD, PAD], [PAD] * 4]
     assert found.dtype == np.int64
+
+
+def test_that_a_document_begins_is_nothing_to_predict():
+    ids = np.array([START, 10, 11, END, START, 12, END, START, END], np.uint16)
+    [batch] = in_order(ids, 1, LENGTH)
+    assert batch.tokens_BT.tolist() == [ids[:-1].tolist()]
+    assert batch.labels.tolist() == [[10, 11, END, PAD, 12, END, PAD, END]]
+    assert batch.targets == 6
+    segments, positions = documents(batch.tokens_BT)
+    assert segments.tolist() == [[1, 1, 1, 1, 2, 2, 2, 3]]
+    assert positions.tolist() == [[0, 1, 2, 3, 0, 1, 2, 0]]
 
 
 # --- Documents -------------------------------------------------------------------------------------------

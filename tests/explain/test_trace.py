@@ -43,11 +43,19 @@ def test_the_trace_of_a_translator_equals_its_fast_path(norm):
             assert each.weights_BHTS[1, :, :, 4:].abs().max() == 0, "no padding is looked at"
 
 
-@pytest.mark.parametrize(("cross", "names"), [("additive", ["decoder.0.cross", "decoder.1.cross"]), ("none", [])])
+@pytest.mark.parametrize(
+    ("cross", "names"),
+    [
+        ("additive", ["decoder.0.cross", "decoder.1.cross"]),
+        ("bahdanau", ["decoder.0.mixer", "decoder.1.mixer"]),
+        ("none", []),
+    ],
+)
 def test_recurrence_has_no_trace_and_additive_attention_has_one_head(cross, names):
     traces = traced_translator(mixer="gru", cross=cross)
     assert list(traces) == names
     assert all(each.weights_BHTS.shape == (2, 1, 5, 7) for each in traces.values())
+    assert all(each.across and each.weights_BHTS[1, :, :, 4:].abs().max() == 0 for each in traces.values())
     check(traces)
 
 

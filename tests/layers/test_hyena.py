@@ -1,5 +1,7 @@
 """Hyena and its convolutions against the sums they stand for."""
 
+import math
+
 import pytest
 import torch
 
@@ -92,6 +94,39 @@ def test_the_layer_is_gates_and_toeplitz_matrices(causal, recurrence):
     expected = hyena.to_out(y.transpose(1, 2))
     torch.testing.assert_close(hyena(x, whole(causal=causal)), expected, atol=1e-5, rtol=0)
     assert bool((matrix(0).triu(1) == 0).all()) == causal
+
+
+@pytest.mark.parametrize("bands", [0, 1, 3])
+@pytest.mark.parametrize("length", [T, 2 * T])
+def test_filters_are_the_papers_network_of_sines_times_a_falling_window(bands, length):
+    """ω = 10; features t, cos 2πft, −sin 2πft; windows that fall to .01 at 1.5 … .3 of the length."""
+    hyena = make(recurrence="paper", order=2, filter_bands=bands)
+    network = hyena.filter.double()
+    first, second = network.hidden
+    frequencies = {0: [], 1: [1e-4], 3: [1e-4, (1e-4 + 2) / 2, 2.0]}[bands]
+    found = network(length)
+    assert found.shape == (2 * D, length)
+    for k in (0, 1, 5, T - 1, length - 1):
+        t = k / (T - 1)
+        waves = [2 * math.pi * f * t for f in frequencies]
+        x = torch.tensor([t, *(math.cos(w) for w in waves), *(-math.sin(w) for w in waves)], dtype=torch.double)
+        for layer in (first, second):
+            x = torch.sin(10 * (layer.weight @ x + layer.bias))
+        for channel in range(2 * D):
+            slowest, fastest = -math.log(0.01) / 1.5, -math.log(0.01) / 0.3
+            delta = slowest + (fastest - slowest) * (channel % D) / (D - 1)
+            expected = math.exp(-delta * t) * (network.to_filters.weight[channel] @ x)
+            torch.testing.assert_close(found[channel, k], expected, atol=1e-6, rtol=0)
+
+
+def test_filters_start_with_a_length_of_one_and_the_short_convolution_as_torchs():
+    hyena = make()
+    assert list(hyena.initialise()) == [hyena.filter]
+    torch.testing.assert_close(hyena.filter(T).norm(dim=1), torch.ones(D), atol=1e-4, rtol=0)
+    wide = ShortConvolution(4000, causal=True)
+    for weight in (wide.weight_C1S, wide.bias_C):
+        assert 0.99 * 3**-0.5 < weight.abs().max() <= 3**-0.5
+        assert weight.min() < 0 < weight.max()
 
 
 def test_a_longer_sequence_extends_the_filters_and_keeps_their_beginning():

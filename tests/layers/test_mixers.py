@@ -206,12 +206,15 @@ def test_a_trace_shows_what_forward_computed(options, causal):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("cross", ["multihead", "additive", "none"])
+@pytest.mark.parametrize("cross", ["multihead", "additive", "bahdanau", "none"])
 @pytest.mark.parametrize("mixer", [*registry.names("mixers"), "running-mean"])
 def test_a_decoder_block_steps_as_it_reads(mixer, cross, norm):
     model = settings({"mixer": mixer, "cross": cross, "norm": norm})
     if cross == "none" and not model.part("mixer").starts_from_memory:
         assert ["nothing of the source" in problem.reason for problem in model.check_parts()] == [True]
+        return
+    if cross == "bahdanau" and model.part("mixer").cell_of_one is None:
+        assert ["feeds a recurrence" in problem.reason for problem in model.check_parts()] == [True]
         return
     assert list(model.check_parts()) == []
     torch.manual_seed(2)

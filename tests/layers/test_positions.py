@@ -4,9 +4,19 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from regard import registry
-from regard.layers.positions import Rotary, SinusoidalHalves, frequencies, sinusoidal
+from regard.layers.positions import (
+    ENDLESS,
+    Rotary,
+    Sinusoidal2d,
+    SinusoidalHalves,
+    frequencies,
+    resample,
+    sinusoidal,
+    sinusoidal_2d,
+)
 from regard.settings import ImageModel, ModelSettings, SequenceModel
 
 D = 16
@@ -51,6 +61,67 @@ def test_rotary_scores_depend_on_distance_only():
 
     assert score(3, 1) == pytest.approx(score(103, 101), abs=1e-4)
     assert abs(score(3, 1) - score(3, 2)) > 1e-3
+
+
+def test_rotary_turns_each_pair_forwards_by_its_position_times_its_frequency():
+    """(x_i, x_{i + K/2}) as one complex number, times exp(i p / 10000^(2i/K))."""
+    torch.manual_seed(1)
+    x, positions = (
+        torch.randn(2, 3, 7, D, dtype=torch.double),
+        torch.tensor([[0, 1, 2, 3, 5, 8, 100], [9, 4, 0, 1, 1, 2, 50]]),
+    )
+    found = Rotary.rotate(x, positions)
+    for i in range(D // 2):
+        angle = positions.double()[:, None] * 10000.0 ** (-2 * i / D)
+        turned = torch.complex(x[..., i], x[..., i + D // 2]) * torch.exp(1j * angle)
+        torch.testing.assert_close(found[..., i], turned.real, atol=1e-5, rtol=0)
+        torch.testing.assert_close(found[..., i + D // 2], turned.imag, atol=1e-5, rtol=0)
+
+
+def test_rotary_equals_that_of_llama_in_transformers():
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama", reason="transformers is not installed")
+    config = llama.LlamaConfig(hidden_size=2 * D, num_attention_heads=2, max_position_embeddings=64)
+    torch.manual_seed(1)
+    q, k, positions = torch.randn(1, 2, 9, D), torch.randn(1, 2, 9, D), torch.arange(9)[None]
+    expected = llama.apply_rotary_pos_emb(q, k, *llama.LlamaRotaryEmbedding(config)(q, positions))
+    for mine, theirs in zip((q, k), expected, strict=True):
+        torch.testing.assert_close(Rotary.rotate(mine, positions), theirs, atol=1e-5, rtol=0)
+
+
+def test_a_patch_has_the_code_of_its_row_before_that_of_its_column():
+    codes = sinusoidal_2d(3, 4, D)
+    for row, column in ((0, 0), (2, 1), (1, 3)):
+        expected = torch.cat([sinusoidal(torch.tensor(place), D // 2) for place in (row, column)])
+        assert torch.equal(codes[row, column], expected)
+    patches = torch.randn(2, 12, D)
+    positions = Sinusoidal2d(ImageModel(width=D, heads=2, positions="sinusoidal-2d"))
+    assert torch.equal(positions.over_grid(patches, (3, 4)), patches + codes.flatten(0, 1))
+
+
+@every_kind
+def test_only_a_table_of_tokens_ends(kind):
+    part = registry.load("positions", kind)
+    assert part.most_positions(SequenceModel(max_positions=40)) == (40 if kind == "learned" else ENDLESS)
+    assert part.most_positions(ImageModel()) == ENDLESS
+
+
+def test_a_table_of_a_grid_is_resampled_as_torch_resamples_an_image():
+    torch.manual_seed(4)
+    table = torch.randn(4, 6, D)
+    assert torch.equal(resample(table, (4, 6)), table)
+    for grid in ((8, 6), (2, 3), (5, 9)):
+        image = F.interpolate(table.permute(2, 0, 1)[None], grid, mode="bicubic", antialias=True)
+        torch.testing.assert_close(resample(table, grid), image[0].permute(1, 2, 0))
+
+
+def test_plain_index_is_a_hundredth_of_the_position_along_one_direction():
+    torch.manual_seed(2)
+    positions = registry.load("positions", "index")(ModelSettings(width=D, heads=2, positions="index"))
+    positions.initialise()
+    assert 0.5 < positions.direction_D.norm() < 2  # deviation 1 / √D
+    torch.testing.assert_close(
+        positions.code(torch.tensor([0, 7, 250])), torch.tensor([[0.0], [0.07], [2.5]]) * positions.direction_D
+    )
 
 
 @every_kind

@@ -18,9 +18,9 @@ GRIDS = [
     ((8, 12), 4),
     ((6, 9), 3),
     ((10, 5), 5),
-    ((4, 8), 4),  # as high as the window: shifted to the right only
-    ((12, 2), 4),  # narrower than the window: shifted down only
-    ((3, 5), 7),  # one window, smaller than the table is made for
+    ((4, 8), 4),  # as high as the window: shifted to the right only, or not at all
+    ((12, 2), 4),  # narrower than the window: shifted down only, or smaller windows
+    ((3, 3), 7),  # one window, smaller than the table is made for
     ((4, 4), 4),
     ((1, 6), 2),
     ((3, 2), 1),
@@ -35,9 +35,11 @@ def context(patches: int) -> Context:
     return Context.build(None, torch.arange(patches)[None], causal=False)
 
 
-def attention_of(grid: tuple[int, int], window: int, shifted: bool, **changes) -> WindowAttention:
+def attention_of(
+    grid: tuple[int, int], window: int, shifted: bool, narrow: str = "square", **changes
+) -> WindowAttention:
     """In double precision, with a table that matters."""
-    attention = WindowAttention(settings(**changes), grid, window, shifted).double()
+    attention = WindowAttention(settings(**changes), grid, window, shifted, narrow).double()
     with torch.no_grad():
         attention.table.normal_()
     return attention
@@ -50,8 +52,10 @@ def piece(place: int, side: int, window: int, shifted: bool) -> int:
     return (place - (window // 2 if shifted else 0)) // window
 
 
-def together(grid: tuple[int, int], window: int, shifted: bool) -> torch.Tensor:
+def together(grid: tuple[int, int], window: int, shifted: bool, narrow: str = "square") -> torch.Tensor:
     """True where two patches share a window: [T, T]."""
+    if narrow == "square" and min(grid) <= window:
+        window, shifted = min(grid), False
     pieces = [
         (piece(row, grid[0], window, shifted), piece(column, grid[1], window, shifted))
         for row, column in itertools.product(range(grid[0]), range(grid[1]))
@@ -59,11 +63,13 @@ def together(grid: tuple[int, int], window: int, shifted: bool) -> torch.Tensor:
     return torch.tensor([[one == other for other in pieces] for one in pieces])
 
 
-def by_definition(attention: WindowAttention, x, grid: tuple[int, int], window: int, shifted: bool):
+def by_definition(
+    attention: WindowAttention, x, grid: tuple[int, int], window: int, shifted: bool, narrow: str = "square"
+):
     """Softmax over all patches of the grid, with the bias of each pair looked up by the difference of coordinates."""
     places = list(itertools.product(range(grid[0]), range(grid[1])))
     table = attention.table.view(2 * window - 1, 2 * window - 1, H)
-    allowed = together(grid, window, shifted)
+    allowed = together(grid, window, shifted, narrow)
     scores = torch.full((H, len(places), len(places)), -torch.inf, dtype=x.dtype)
     for i, (row, column) in enumerate(places):
         for j, (other_row, other_column) in enumerate(places):
@@ -85,12 +91,15 @@ def influences(function, patches: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize(("grid", "window"), GRIDS)
-def test_windows_are_what_the_coordinates_say(grid, window, shifted):
+@pytest.mark.parametrize(
+    ("grid", "window", "narrow"),
+    [*((*each, kind) for each in GRIDS for kind in ("square", "sides")), ((3, 5), 7, "sides")],
+)
+def test_windows_are_what_the_coordinates_say(grid, window, narrow, shifted):
     torch.manual_seed(1)
-    attention = attention_of(grid, window, shifted)
+    attention = attention_of(grid, window, shifted, narrow)
     x = torch.randn(B, grid[0] * grid[1], D, dtype=torch.double)
-    expected = by_definition(attention, x, grid, window, shifted)
+    expected = by_definition(attention, x, grid, window, shifted, narrow)
     torch.testing.assert_close(attention(x, context(x.shape[1])), expected, atol=1e-10, rtol=0)
 
 
@@ -118,14 +127,16 @@ def test_gradients_are_those_of_the_definition():
         torch.testing.assert_close(mine, other, atol=1e-8, rtol=0)
 
 
-@pytest.mark.parametrize(("grid", "window"), [((8, 8), 4), ((4, 8), 4), ((6, 9), 3)])
-def test_the_ends_of_a_rolled_grid_do_not_meet(grid, window):
+@pytest.mark.parametrize(
+    ("grid", "window", "narrow"), [((8, 8), 4, "square"), ((4, 8), 4, "sides"), ((6, 9), 3, "square")]
+)
+def test_the_ends_of_a_rolled_grid_do_not_meet(grid, window, narrow):
     torch.manual_seed(4)
-    attention = attention_of(grid, window, shifted=True)
+    attention = attention_of(grid, window, shifted=True, narrow=narrow)
     patches = grid[0] * grid[1]
     seen = influences(lambda x: attention(x, context(patches)), patches)
     assert attention.shift != (0, 0)
-    assert torch.equal(seen, together(grid, window, shifted=True))
+    assert torch.equal(seen, together(grid, window, shifted=True, narrow=narrow))
     assert not seen[0, patches - 1]
     assert not seen[0, grid[1] - 1]
 
@@ -152,14 +163,25 @@ def test_only_the_shift_connects_windows(norm, shifted):
     assert not seen[0, 63]
 
 
-def test_a_shift_needs_more_than_one_window_in_its_direction():
-    shifts = {grid: attention_of(grid, 4, True).shift for grid in ((8, 8), (4, 8), (8, 4), (4, 4), (2, 3))}
-    assert shifts == {(8, 8): (2, 2), (4, 8): (0, 2), (8, 4): (2, 0), (4, 4): (0, 0), (2, 3): (0, 0)}
+@pytest.mark.parametrize(
+    ("grid", "square", "sides"),
+    [
+        ((8, 8), ((4, 4), (2, 2)), ((4, 4), (2, 2))),
+        ((4, 8), ((4, 4), (0, 0)), ((4, 4), (0, 2))),
+        ((8, 4), ((4, 4), (0, 0)), ((4, 4), (2, 0))),
+        ((4, 4), ((4, 4), (0, 0)), ((4, 4), (0, 0))),
+        ((2, 8), ((2, 2), (0, 0)), ((2, 4), (0, 2))),
+        ((2, 2), ((2, 2), (0, 0)), ((2, 2), (0, 0))),
+    ],
+)
+def test_where_a_side_is_no_longer_than_a_window(grid, square, sides):
+    found = [attention_of(grid, 4, True, narrow) for narrow in ("square", "sides")]
+    assert [(each.window, each.shift) for each in found] == [square, sides]
 
 
 def test_the_same_weights_work_on_a_smaller_grid():
     torch.manual_seed(6)
-    large, small = attention_of((8, 8), 4, False), attention_of((2, 3), 4, False)
+    large, small = attention_of((8, 8), 4, False), attention_of((2, 3), 4, False, "sides")
     small.load_state_dict(large.state_dict())
     # Patches of the small window, where they lie in the large one.
     places = [row * 4 + column for row in range(2) for column in range(3)]

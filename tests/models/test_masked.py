@@ -94,6 +94,27 @@ def test_logits_equal_transformers_bert_with_the_same_weights():
         torch.testing.assert_close(ours(tokens), expected, atol=1e-4, rtol=0)
 
 
+def test_with_berts_epsilon_small_vectors_are_normalised_as_in_transformers():
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch.manual_seed(3)
+    config = transformers.BertConfig(**SIZES | {"layer_norm_eps": 1e-12}, max_position_embeddings=32)
+    assert transformers.BertConfig().layer_norm_eps == config.layer_norm_eps
+    theirs = transformers.BertForMaskedLM(config).eval()
+    tokens = some_tokens(2, 20)
+    with torch.no_grad():
+        randomise(theirs)
+        for table in (module for module in theirs.modules() if isinstance(module, nn.Embedding)):
+            table.weight *= 1e-3  # so that their variance is below 1e-5
+        found = {}
+        for epsilon in (1e-12, 1e-5):
+            ours = make(norm_epsilon=epsilon)
+            copy_encoder(ours, theirs.bert.embeddings, theirs.bert.encoder.layer, first_position=0)
+            found[epsilon] = ours.trunk(tokens)
+        expected = theirs.bert(tokens).last_hidden_state
+    torch.testing.assert_close(found[1e-12], expected, atol=1e-4, rtol=0)
+    assert (found[1e-5] - expected).abs().max() > 0.1
+
+
 def test_padded_rows_equal_transformers_bert_with_an_attention_mask():
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(3)

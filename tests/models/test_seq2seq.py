@@ -80,7 +80,9 @@ def test_cached_steps_equal_the_whole_pass(positions, norm):
 FAMILIES = {
     "plain RNN": {"mixer": "rnn", "cross": "none"},
     "LSTM": {"mixer": "lstm", "cross": "none"},
-    "Bahdanau": {"mixer": "gru", "cross": "additive"},
+    "additive": {"mixer": "gru", "cross": "additive"},
+    "Bahdanau": {"mixer": "gru", "cross": "bahdanau", "feedforward": 0},
+    "Bahdanau, LSTM": {"mixer": "lstm", "cross": "bahdanau"},
     "GRU": {"mixer": "gru", "cross": "multihead", "feedforward": 0},
     "Hyena": {"mixer": "hyena", "hyena": {"filter_length": 12}},
     "local": {"mixer": "local", "local": {"window": 3}},

@@ -47,9 +47,11 @@ def copy_to_transformers(ours: Swin, theirs: nn.Module) -> None:
     theirs.classifier.load_state_dict(ours.to_classes.state_dict())
 
 
-# Several windows, which shift; in the last stage of the first two a single one, which does not.
+# Several windows, which shift; in the last stage of the first two a single one, which does not; and in that of the last
+# two several in one direction, where none shift because the grid is as narrow as they are.
 @pytest.mark.parametrize(
-    ("stages", "window", "height", "width"), [([2, 2], 4, 16, 16), ([2, 3, 2], 4, 32, 32), ([3, 2], 3, 24, 36)]
+    ("stages", "window", "height", "width"),
+    [([2, 2], 4, 16, 16), ([2, 3, 2], 4, 32, 32), ([3, 2], 3, 24, 36), ([2], 4, 8, 24), ([2, 2], 4, 32, 16)],
 )
 def test_the_network_equals_that_of_transformers(stages, window, height, width):
     transformers = pytest.importorskip("transformers", reason="transformers is the independent implementation")
@@ -76,6 +78,31 @@ def test_the_network_equals_that_of_transformers(stages, window, height, width):
         pooled = theirs.swin(images).pooler_output
         torch.testing.assert_close(ours.features(images), pooled, atol=1e-4, rtol=0)
     assert expected.std() > 0.1
+
+
+def test_a_grid_narrower_than_a_window_equals_that_of_transformers_with_windows_of_its_side():
+    """Whose windows must not be larger than the grid: it gets the middle of our table, which is what is used."""
+    transformers = pytest.importorskip("transformers", reason="transformers is the independent implementation")
+    torch.manual_seed(1)
+    ours = scattered(Swin(settings(stages=[2], window=4), 4, 16, channels=3, classes=5))
+    config = transformers.SwinConfig(
+        image_size=(4, 16),
+        patch_size=2,
+        embed_dim=12,
+        depths=[2],
+        num_heads=[3],
+        window_size=2,
+        mlp_ratio=2.0,
+        num_labels=5,
+    )
+    theirs = transformers.SwinForImageClassification(config).eval()
+    images = torch.randn(3, 3, 4, 16)
+    with torch.no_grad():
+        found = ours(images)
+        for block in ours.stages[0].blocks:
+            block.mixer.table = nn.Parameter(block.mixer.table.view(7, 7, 3)[2:5, 2:5].reshape(9, 3))
+        copy_to_transformers(ours, theirs)
+        torch.testing.assert_close(found, theirs(images).logits, atol=1e-4, rtol=0)
 
 
 def test_merging_takes_the_four_column_by_column():
@@ -156,7 +183,7 @@ def test_stages_double_width_and_heads_and_shift_every_second_block():
     assert [block.mixer.to_out.out_features for block in blocks] == [12, 12, 12, 24, 24]
     assert [block.feedforward.expand.out_features for block in blocks] == [24, 24, 24, 48, 48]
     assert [block.mixer.grid for block in blocks] == [(8, 16)] * 3 + [(4, 8)] * 2
-    assert [block.mixer.shift for block in blocks] == [(0, 0), (2, 2), (0, 0), (0, 0), (0, 2)]
+    assert [block.mixer.shift for block in blocks] == [(0, 0), (2, 2), (0, 0), (0, 0), (0, 0)]
 
 
 def test_a_new_model_gives_every_class_the_same_chance():

@@ -60,8 +60,19 @@ def test_a_class_is_not_read_from_the_last_of_the_patches() -> None:
 
 def test_a_window_is_said_to_have_no_effect_where_there_are_no_stages() -> None:
     assert resolve("cifar10-swin").remarks() == resolve("digits").remarks() == []
-    [remark] = resolve("digits", ["model.window=7"]).remarks()
-    assert "model.window has no effect" in remark
+    [window, narrow] = resolve("digits", ["model.window=7", "model.narrow=sides"]).remarks()
+    assert "model.window has no effect" in window
+    assert "model.narrow has no effect" in narrow
+
+
+def test_windows_on_a_narrow_grid_fill_it_in_one_way_or_the_other() -> None:
+    """4 x 10 patches and windows of 5: squares of 4 do not fill it, 4 x 5 patches do."""
+    narrow = ["images.size=[8, 20]", "model.stages=[2]", "model.window=5"]
+    with pytest.raises(UsageError, match="windows of 4 do not fill") as caught:
+        resolve("cifar10-swin", narrow)
+    assert 'model.narrow = "sides"' in caught.value.fix
+    assert resolve("cifar10-swin", [*narrow, "model.narrow=sides"]).model.window == 5
+    assert resolve("cifar10-swin", [*narrow, "images.size=[8, 16]"]).model.narrow == "square"
 
 
 def test_stages_count_their_blocks() -> None:

@@ -429,3 +429,13 @@ def test_the_table_of_a_part_that_is_not_used_is_checked_too(override, says):
     with pytest.raises(UsageError) as caught:
         resolve("demo", [override])
     assert says in caught.value.fix
+
+
+def test_the_starter_of_translators_is_for_a_laptop():
+    """Five million tokens through fewer than four million weights: a fortieth of the work that took 14 hours."""
+    settings = resolve("starter")
+    tokens = settings.training.steps * settings.training.tokens_per_batch
+    block = 4 * settings.model.width**2 + 2 * settings.model.width * settings.model.feedforward
+    decoder = block + 4 * settings.model.width**2
+    weights = settings.model.layers * (block + decoder) + settings.tokenizer.vocabulary * settings.model.width
+    assert tokens * weights < 3e13

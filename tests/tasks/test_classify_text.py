@@ -71,6 +71,23 @@ def test_an_unknown_label_at_evaluation_is_named(classifier, tmp_path):
     assert "'somebody'" in caught.value.what and "nobody, others, self" in caught.value.why
 
 
+@pytest.mark.parametrize("form", ["tsv", "jsonl", "csv"])
+def test_what_has_no_text_is_left_out_of_the_scores_counted_and_keeps_its_line(classifier, tmp_path, capsys, form):
+    examples = [("self", "I go home."), ("self", ""), ("others", "She goes home."), ("nobody", "  ")]
+    line = {"tsv": "{}\t{}\n", "jsonl": '{{"label": "{}", "text": "{}"}}\n', "csv": "{},{}\n"}[form]
+    written = ("label,text\n" if form == "csv" else "") + "".join(line.format(*example) for example in examples)
+    (tmp_path / f"new.{form}").write_text(written + "\n" * (form != "csv"))
+    found = classifier.evaluate([str(tmp_path / f"new.{form}")], baselines=False)
+    blank = [1, 3] if form == "csv" else [1, 3, 4]  # where a record is a line, a blank one counts
+    assert [number for number, output in enumerate(found.outputs) if not output] == blank
+    assert [output for output in found.outputs if output] == [
+        guess.label for guess in classifier.classify(["I go home.", "She goes home."])
+    ]
+    assert (found.count, found.details["left_out"]) == (2, len(blank))
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{len(blank)} of {len(found.outputs)} lines have no text" in said
+
+
 def test_a_single_class_cannot_be_learned(tmp_path):
     (tmp_path / "train.tsv").write_text("self\tI go home.\n" * 50)
     with pytest.raises(RegardError) as caught:

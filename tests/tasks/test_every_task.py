@@ -19,6 +19,7 @@ from torch.nn.utils import parameters_to_vector
 from typer.testing import CliRunner
 
 import regard
+from command import regard as command
 from corpora import equal
 from regard import recipes, registry
 from regard.cli.app import app
@@ -74,6 +75,20 @@ def batches(task: Any, state: DataState, count: int) -> list[tuple[Batch, DataSt
 @every_task
 def test_it_is_tested_at_all(task):
     assert task in KINDS, f"add a tiny training of '{task}' to tests/tasks/kinds.py"
+
+
+@every_task
+def test_every_norm_of_its_model_has_the_epsilon_of_the_settings(task, run, request):
+    task = prepared(run, data_of(KINDS[task], request))
+    if "model" not in type(task.settings).model_fields:
+        assert not any("Norm" in type(module).__name__ for module in task.model.modules())
+        return
+    task.settings = task.settings.with_section("model", norm_epsilon=2e-7, norm="pre", query_key_norm=True)
+    found = [module.eps for module in task.build().modules() if hasattr(module, "eps")]
+    # One block: two norms around its parts, one of the queries and one of the keys; and one after it.
+    assert len(found) >= 5
+    assert set(found) == {2e-7}
+    assert "norm_epsilon = 1e-05" in (run / "config.toml").read_text(), "what it was trained with is recorded"
 
 
 # ---------------------------------------------------------------- training
@@ -193,6 +208,58 @@ def test_the_command_scores_it_the_same_and_reads_its_settings_once(task, run, m
     assert_scores(shown["metrics"], run, task)
     assert [score["name"] for score in shown["scores"]] == list(shown["metrics"])
     assert len(read) == 1
+
+
+def files_of(run: Path) -> dict[Path, tuple[bytes, int, int]]:
+    """Every file of a run but for its pictures: what is in it, and whether it was written again."""
+    files = [path for path in run.rglob("*") if path.is_file() and path.parent != run / "plots"]
+    return {path: (path.read_bytes(), path.stat().st_ino, path.stat().st_mtime_ns) for path in files}
+
+
+@every_task
+def test_scoring_it_writes_to_no_file_of_the_run(task, run):
+    before = files_of(run)
+    for split in ("test", "valid"):
+        regard.load(run).evaluate(split=split, **KINDS[task].evaluate)
+    assert files_of(run) == before
+    assert len(before) > 5
+
+
+# Python for a process that can write to nothing below a folder, as on a medium that is read-only.
+READ_ONLY = """
+import errno, os, sys
+def look(event, arguments):
+    writes = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.utime")
+    flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    if event == "open" and isinstance(arguments[2], int):
+        writes = bool(arguments[2] & flags)
+    if writes and any(str(path).startswith({folder!r}) for path in arguments[:2]):
+        raise OSError(errno.EROFS, "Read-only file system", str(arguments[0]))
+sys.addaudithook(look)
+"""
+
+
+@every_task
+def test_scores_are_printed_where_nothing_can_be_written_to_the_run(task, run):
+    read_only, before = READ_ONLY.format(folder=str(run)), files_of(run)
+    options = ["--no-baselines"] if KINDS[task].evaluate else []
+    result = command("evaluate", run, "--json", *options, before=read_only)
+    shown = json.loads(result.stdout)
+    assert_scores(shown["metrics"], run, task)
+    pictures = [name for name in shown if name.endswith("_picture")]
+    assert [shown[name] for name in pictures] == [None] * len(pictures)
+    assert result.stderr.count("could not be written") == len(pictures)
+    if pictures:  # and for people
+        assert "Read-only file system" in result.stderr
+        assert "accuracy" in command("evaluate", run, *options, before=read_only).stdout
+    if hasattr(registry.load("tasks", task), "probe"):
+        probed = command("probe", run, "--json", before=read_only)
+        assert json.loads(probed.stdout)["layers"] and json.loads(probed.stdout)["picture"] is None
+        assert "could not be written" in probed.stderr
+        failed = command("probe", run, "--json", "-o", run / "mine.png", before=read_only, code=1)
+        assert json.loads(failed.stdout)["layers"] == json.loads(probed.stdout)["layers"]
+        assert "Cannot write" in failed.error[0]
+    assert files_of(run) == before
 
 
 @every_task

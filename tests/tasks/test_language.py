@@ -1,5 +1,7 @@
 """A trained language model: what it writes, and how it is scored."""
 
+import itertools
+import json
 import math
 
 import pytest
@@ -7,6 +9,9 @@ import torch
 from torch.nn import functional as F
 
 import regard
+from regard import registry
+from regard.data.batch import DataState
+from regard.data.tokenizers import END, PAD, START
 from regard.errors import RegardError, UsageError
 from regard.tasks import language as language_module
 from tiny import TINY_TEXT
@@ -127,12 +132,94 @@ def test_characters_of_several_tokens_come_out_whole(language):
     assert [writer.add(token) for token in tokens] == ["a", "", "", "", "🙂", "b"]
 
 
-def test_documents_kept_apart_start_after_the_end_of_another(texts, tmp_path):
-    settings = ["data.text=documents.jsonl", "data.documents=apart", "training.steps=5", "training.row_length=32"]
-    settings += ["training.tokens_per_batch=256", "training.validate_every=5"]
-    run = regard.load(regard.train("shakespeare-cpu", *TINY_TEXT, *settings, out=tmp_path / "run", data=texts))
-    assert run.encode("") == [2]  # <end>, after which a document begins
-    assert len(run.generate("", temperature=1.0, max_tokens=10)) == 1
+# ---------------------------------------------------------------- documents apart
+
+# Those that can keep the documents of a row apart; the others refuse to.
+MIXERS = [name for name in registry.names("mixers") if registry.load("mixers", name).shares_rows]
+DOCUMENTS = ["The dog sleeps.", "A cat.", "We read a book."]  # all in one row
+
+
+@pytest.fixture
+def apart(texts, train_once):
+    """A function that gives a model of documents that are kept apart, hardly trained."""
+    settings = ["data.text=documents.jsonl", "data.documents=apart", "training.steps=5", "training.row_length=64"]
+    settings += ["training.tokens_per_batch=256", "training.validate_every=5", "model.positions=learned"]
+
+    def give(mixer="attention"):
+        own = [f"model.mixer={mixer}", *(["model.local.window=8"] if mixer == "local" else [])]
+        return train_once(f"apart-{mixer}", "shakespeare-cpu", *TINY_TEXT, *settings, *own, data=texts)
+
+    return give
+
+
+def documents_file(folder):
+    path = folder / "new.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
+    return path
+
+
+def nats(run, tokens, labels):
+    with torch.inference_mode():
+        return F.cross_entropy(run.model(torch.tensor([tokens]))[0], torch.tensor(labels), reduction="sum").item()
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_a_document_that_shares_a_row_costs_what_it_costs_alone_from_its_first_token_on(mixer, apart, tmp_path):
+    run = apart(mixer)
+    metrics = run.evaluate([str(documents_file(tmp_path))]).metrics
+    alone = [run.tokenizer.encode([text])[0] for text in DOCUMENTS]
+    total = sum(nats(run, [START, *ids], [*ids, END]) for ids in alone)
+    targets, size = sum(len(ids) + 1 for ids in alone), sum(len(text.encode()) for text in DOCUMENTS)
+    assert metrics["loss"] == pytest.approx(total / targets, rel=1e-5)
+    assert metrics["bits_per_byte"] == pytest.approx(total / math.log(2) / size, rel=1e-5)
+
+
+def test_training_shows_every_document_with_its_own_start_and_asks_for_none(apart):
+    run = apart()
+    run.prepare()
+    seen = 0
+    for batch, _ in itertools.islice(run.stream.batches(DataState()), 20):
+        tokens, labels = batch.tokens_BT, batch.labels
+        ends = (tokens[:, :-1] == END).nonzero()
+        assert bool((tokens[ends[:, 0], ends[:, 1] + 1] == START).all())
+        assert bool((labels[ends[:, 0], ends[:, 1]] == PAD).all())
+        assert not bool((labels == START).any())
+        begun = tokens[:, :-1] == START
+        assert torch.equal(labels[:, :-1][begun], tokens[:, 1:][begun])
+        seen += len(ends)
+    assert seen > 20
+
+
+def test_an_empty_prompt_is_the_start_of_a_document_and_any_other_its_beginning(apart):
+    run = apart()
+    assert run.encode("") == [START]
+    assert run.encode("The") == [START, *run.tokenizer.encode(["The"])[0]]
+    [piece] = run.generate_pieces([""], max_tokens=1, temperature=1.0, top=5)
+    with torch.inference_mode():
+        logits = run.model(torch.tensor([[START]]))[0, -1]
+        logits[list(run._never())] = -torch.inf
+    expected = logits.softmax(-1).topk(5).values.tolist()
+    assert [p for _, p in piece.candidates] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_run_of_an_earlier_version_goes_on_as_it_was_trained(apart, tmp_path):
+    """There was no <start>: <end> began the next document, whose first token saw the one before."""
+    run = apart()
+    config = run.folder.read_json("config.json")
+    del config["start_id"]
+    run.folder.write_json("config.json", config)
+    assert run.encode("") == [END]
+    assert run.encode("The") == run.tokenizer.encode(["The"])[0]
+    assert run.architecture() == {key: value for key, value in config.items() if key != "model"}
+    ids = [token for text in DOCUMENTS for token in (*run.tokenizer.encode([text])[0], END)]
+    total = 0.0
+    for first, last in itertools.pairwise([-1, *(at for at, token in enumerate(ids) if token == END)]):
+        tokens, labels = ids[first + 1 : last + 1], ids[first + 2 : last + 2]
+        total += nats(run, tokens[: len(labels)], labels)
+    loss = run.evaluate([str(documents_file(tmp_path))]).metrics["loss"]
+    assert loss == pytest.approx(total / (len(ids) - 1), rel=1e-5)
+    run.prepare()
+    assert START not in run.ids.train
 
 
 @pytest.mark.parametrize("content", ["", "Too short."])

@@ -11,6 +11,15 @@ def test_it_has_learned_something(masked):
     assert metrics["loss"] < 4.5
 
 
+def test_tokens_that_fill_no_row_are_not_scored_and_it_says_how_many(masked):
+    evaluation = masked.evaluate()
+    left_out = evaluation.details["left_out"]
+    assert left_out == evaluation.count % 64 > 0
+    assert f"the last {left_out} left out" in evaluation.scores[0].signature
+    ids = masked._held_out(None, "test")[0]
+    assert masked.measure(ids[: len(ids) - left_out]) == evaluation.metrics
+
+
 def test_candidates_come_likeliest_first_with_the_text_in_place(masked):
     [candidates] = masked.fill("The [MASK] is sick.", top=8)
     assert len(candidates) == 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 import regard
 from regard import console, registry
@@ -30,14 +31,20 @@ def learned(run: Path) -> float:
     return losses[0] - losses[-1]
 
 
-@every_other_mixer
-def test_a_translator_learns_and_translates(mixer, tiny_recipe, tmp_path):
+@pytest.mark.parametrize(("mixer", "cross"), [*((name, "multihead") for name in OTHERS), ("gru", "bahdanau")])
+def test_a_translator_learns_and_translates(mixer, cross, tiny_recipe, tmp_path):
     changes = [f"model.mixer={mixer}", "model.local.window=8", "training.learning_rate=0.01", "decoding.beam=1"]
+    changes += [f"model.cross={cross}"]
     run = regard.train(str(tiny_recipe), *changes, *of_length(30), out=tmp_path / "run")
     assert learned(run) > 1.0
     model = regard.load(run)
     sentences = ["The dog sleeps.", "I see the old farmer.", "We read."]
     assert model.translate(sentences, beam=2)[1] == model.translate([sentences[1]], beam=2)[0]
+    traced = model.traced(sentences[1])
+    weights_LHTS = traced.cross_weights()
+    assert weights_LHTS.shape[2:] == (len(traced.targets), len(traced.sources))
+    for each in traced.trace.values():
+        torch.testing.assert_close(each.output_BTD, each.fast_output_BTD, atol=1e-5, rtol=0)
 
 
 @every_other_mixer
@@ -79,9 +86,15 @@ def test_a_masked_model_learns(mixer, texts, tmp_path):
     assert learned(run) > 0.3
 
 
-@pytest.mark.parametrize("mixer", ["hyena", "gru"])
-def test_a_run_that_is_stopped_and_resumed_gives_the_same_weights(mixer, tiny_recipe, tmp_path):
-    changes = [f"model.mixer={mixer}", *of_length(3), "training.validate_bleu=false", "decoding.beam=1"]
+@pytest.mark.parametrize(("mixer", "cross"), [("hyena", "multihead"), ("gru", "multihead"), ("gru", "bahdanau")])
+def test_a_run_that_is_stopped_and_resumed_gives_the_same_weights(mixer, cross, tiny_recipe, tmp_path):
+    changes = [
+        f"model.mixer={mixer}",
+        f"model.cross={cross}",
+        *of_length(3),
+        "training.validate_bleu=false",
+        "decoding.beam=1",
+    ]
     whole = regard.train(str(tiny_recipe), *changes, "training.steps=6", out=tmp_path / "whole")
     regard.train(str(tiny_recipe), *changes, out=tmp_path / "parts")
     parts = regard.train(str(tiny_recipe), *changes, "training.steps=6", out=tmp_path / "parts", resume=True)
@@ -121,6 +134,7 @@ def test_filters_are_made_for_the_length_of_rows():
         ("demo", ["model.mixer=gru", "training.packing=yes"], "run from one sentence"),
         ("enwik8", ["model.mixer=hyena", "data.documents=apart"], "from one document into the next"),
         ("demo", ["model.cross=none"], "nothing of the source"),
+        ("demo", ["model.cross=bahdanau"], "feeds a recurrence"),
         ("enwik8", ["model.cross=additive"], "has no effect"),
         ("enwik8", ["model.mixer=hyena", "model.hyena.order=1"], "no convolution"),
         ("enwik8", ["model.mixer=hyena", "model.hyena.ordr=1"], "Unknown setting 'model.hyena.ordr'"),

@@ -89,13 +89,18 @@ def test_every_kind_trains_and_is_scored(kind, tmp_path):
     assert evaluation.details["chance"] == chance(resolve("reverse", few).synthetic)
 
 
-@pytest.mark.parametrize(("mixer", "least"), [("attention", 90), ("hyena", 75), ("gru", 35)])  # a GRU learns slowly
-def test_a_mixer_learns_to_recall_the_value_of_a_key(mixer, least, tmp_path):
+LONGER = ["synthetic.length=32", "training.tokens_per_batch=1024", "training.steps=300", "training.validate_every=300"]
+
+
+# Chance is 20 %. Each value belongs to one of five keys: who remembers the last pair only, and guesses among the other
+# values, gets 40 %, and with the last two pairs 57 %. A GRU learns slowly.
+@pytest.mark.parametrize(("mixer", "least", "more"), [("attention", 90, []), ("hyena", 75, []), ("gru", 85, LONGER)])
+def test_a_mixer_learns_to_recall_the_value_of_a_key(mixer, least, more, tmp_path):
     small = ["synthetic.vocabulary=10", "synthetic.length=64", "synthetic.test_sequences=500", "model.width=32"]
     small += ["model.feedforward=64", "training.tokens_per_batch=2048", "training.steps=160"]
     small += ["training.validate_every=160", f"model.mixer={mixer}"]
-    run = regard.train("recall", *small, out=tmp_path / "run")
-    assert summary(run)["metrics"]["accuracy"] > least  # chance: 20
+    run = regard.train("recall", *small, *more, out=tmp_path / "run")
+    assert summary(run)["metrics"]["accuracy"] > least
 
 
 # ---------------------------------------------------------------- the command line

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.training.loss import cross_entropy, divergence, mixed_cross_entropy
+from regard.data.batch import Batch
+from regard.training.loss import cross_entropy, divergence, mixed_cross_entropy, training_loss
 
 
 def example():
@@ -44,6 +45,37 @@ def test_divergence_is_the_symmetric_kl_of_torch():
     expected = 0.5 * kl.sum(-1)[labels != 0].sum()
     torch.testing.assert_close(divergence(logits, other, labels), expected)
     assert divergence(logits, logits, labels).item() == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weight", [0.0, 1.0, 2.0, 5.0])
+def test_r_drop_is_the_mean_of_both_losses_and_half_its_weight_times_their_mean_divergence(weight, smoothing):
+    logits, labels = example()
+    again = logits + 0.5 * torch.randn_like(logits)  # as another dropout would give
+    real = labels != 0
+
+    def loss(of: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(of[real], labels[real], label_smoothing=smoothing, reduction="sum")
+
+    def kl(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        p, log_p, log_q = one[real].softmax(-1), one[real].log_softmax(-1), other[real].log_softmax(-1)
+        return (p * (log_p - log_q)).sum()
+
+    def logits_of(batch: Batch) -> torch.Tensor:
+        assert torch.equal(batch.labels, torch.cat([labels, labels]) if weight else labels)
+        return torch.cat([logits, again]) if weight else logits
+
+    both = 0.5 * (loss(logits) + loss(again)) + weight / 2 * 0.5 * (kl(logits, again) + kl(again, logits))
+    found = training_loss(logits_of, Batch(labels), smoothing, weight)
+    torch.testing.assert_close(found, both if weight else loss(logits))
+
+
+def test_nothing_is_smoothed_unless_asked():
+    logits, labels = example()
+    assert cross_entropy(logits, labels) == cross_entropy(logits, labels, 0.0) != cross_entropy(logits, labels, 0.1)
+    classes, share = labels[:, 0], torch.rand(3)
+    plain, none = (mixed_cross_entropy(logits[:, 0], classes, classes, share, *given) for given in ((), (0.0,)))
+    assert plain == none
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -8,6 +8,7 @@ from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 from regard.models.vision import VisionTransformer
 from regard.settings import CausalModel, ImageModel, PartSettings, TrainingSettings, TranslationModel
+from regard.training.muon import Muon
 from regard.training.optimizer import Method, Optimizer, Weights
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "feedforward": 32, "dropout": 0.0, "norm": "pre"}
@@ -168,3 +169,44 @@ def test_a_captured_update_moves_the_weights_as_an_ordinary_one(clip_norm):
     assert optimizers[0].update.graph is not None
     for mine, theirs in zip(captured.parameters(), ordinary.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4), (9, 2), (5, 5)])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_muon_is_its_formula_over_several_steps(shape, nesterov):
+    """Momentum, Nesterov's look ahead, decay and the factor for tall matrices, in double precision, one at a time."""
+    torch.manual_seed(5)
+    weights = [torch.randn(shape, dtype=torch.double, requires_grad=True) for _ in range(2)]
+    optimizer = Muon(weights, lr=0.03, momentum=0.8, weight_decay=0.2, nesterov=nesterov)
+    expected, momenta = [weight.detach().clone() for weight in weights], [torch.zeros(shape)] * 2
+    for _ in range(4):
+        for n, weight in enumerate(weights):
+            weight.grad = torch.randn(shape, dtype=torch.double)
+            momenta[n] = 0.8 * momenta[n] + 0.2 * weight.grad
+            x = 0.2 * weight.grad + 0.8 * momenta[n] if nesterov else momenta[n]
+            x = x / x.square().sum().sqrt()
+            for _ in range(5):
+                gram = x @ x.T
+                x = 3.4445 * x - 4.775 * gram @ x + 2.0315 * gram @ gram @ x
+            tall = max(1.0, shape[0] / shape[1]) ** 0.5
+            expected[n] = expected[n] * (1 - 0.03 * 0.2) - 0.03 * tall * x
+        optimizer.step()
+        for mine, theirs in zip(weights, expected, strict=True):
+            torch.testing.assert_close(mine.detach(), theirs, atol=1e-10, rtol=0)
+
+
+def test_a_gradient_of_zero_moves_nothing_in_muon():
+    weight = torch.ones(3, 4, requires_grad=True)
+    weight.grad = torch.zeros(3, 4)
+    Muon([weight], lr=0.1, weight_decay=0.0).step()
+    assert torch.equal(weight.detach(), torch.ones(3, 4))
+
+
+@pytest.mark.parametrize(("clip_norm", "factor"), [(0.0, 1.0), (0.5, 0.5 / 5), (7.0, 1.0)])
+def test_gradients_are_scaled_down_to_the_norm_and_never_up(clip_norm, factor):
+    model = torch.nn.Linear(2, 1)
+    model.weight.grad, model.bias.grad = torch.tensor([[3.0, 0.0]]), torch.tensor([4.0])
+    optimizer = Optimizer(model, TrainingSettings(optimizer="adam", clip_norm=clip_norm))
+    assert optimizer.gradient_norm().item() == pytest.approx(5.0)
+    found = [*model.weight.grad.flatten().tolist(), *model.bias.grad.tolist()]
+    assert found == pytest.approx([3 * factor, 0.0, 4 * factor], rel=1e-4)

@@ -58,12 +58,9 @@ def evaluate(
     for path in files or []:
         if not path.exists():
             raise RegardError(f"The file '{path}' is missing.", "It was named as test data.", "Check the path.")
-    from regard.cli.lines import destination
+    from regard.cli.lines import destination, one_line
 
     result = load_weights(task, device).evaluate([str(path) for path in files or []], split, **options)
-    if output is not None:
-        with destination(output) as file:
-            file.writelines(text + "\n" for text in result.outputs)
 
     def report(content: dict[str, Any]) -> str:
         lines = []
@@ -80,3 +77,6 @@ def evaluate(
         "scores": [score.to_json() for score in result.scores],
     }
     show(content | result.details, as_json, report)
+    if output is not None:  # last: where it cannot be written, the scores are not lost
+        with destination(output) as file:
+            file.writelines(one_line(text) + "\n" for text in result.outputs)

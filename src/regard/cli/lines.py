@@ -80,6 +80,11 @@ def all_input() -> str | None:
         raise RegardError("The input is not valid UTF-8.", f"{error}", "Convert it to UTF-8.") from None
 
 
+def one_line(text: str) -> str:
+    """A text without line breaks of its own: one line in, one line out."""
+    return " ".join(text.splitlines())
+
+
 def destination(output: Path | None) -> Any:
     """Standard output, or a file that appears when it is complete."""
     if output is None:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.app import DeviceOption, JsonOption, MovedDataOption, RunArgument, app, picture_option, show
-from regard.errors import UsageError
-from regard.files import writing
+from regard.errors import RegardError, UsageError
 
 
 @app.command()
@@ -33,10 +32,11 @@ def probe(
 
     task = open_run(run, data)
     require(task, "probe")
-    picture = output or task.folder.plots / "probe.png"
-    with writing(picture, "Choose a writable path with -o."):
-        result = load_weights(task, device).probe(train, test, picture)  # type: ignore[attr-defined]
+    result = load_weights(task, device).probe(train, test, output)  # type: ignore[attr-defined]
     from regard.evaluation.probe import probe_table
 
-    content = {"run": str(run)} | result | {"picture": str(picture.resolve())}
-    show(content, as_json, lambda content: f"{probe_table(content)}\n\n{content['picture']}")
+    show(
+        {"run": str(run)} | result, as_json, lambda shown: f"{probe_table(shown)}\n\n{shown['picture'] or ''}".rstrip()
+    )
+    if output is not None and result["picture"] is None:  # it was asked for
+        raise RegardError(f"Cannot write '{output}'.", "The reason is given above.", "Choose a writable path with -o.")

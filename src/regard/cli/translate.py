@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.app import DeviceOption, JsonOption, RunArgument, app
-from regard.cli.lines import chunks, destination, input_lines, must_be_a_file
+from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, one_line
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ def translate(
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.", show_default="as trained")] = None,
     best: Annotated[int, typer.Option("--best", "-n", help="Print the N best of each sentence, with scores.")] = 1,
     prefix: Annotated[str, typer.Option(help="Text that every translation must start with.")] = "",
+    split_sentences: Annotated[
+        bool, typer.Option("--split-sentences", help="Translate each sentence of a line by itself.")
+    ] = False,
     temperature: Annotated[float, typer.Option(help="Above 0: sample instead of searching.")] = 0.0,
     top_k: Annotated[int, typer.Option(help="Sample from the k likeliest tokens; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens that sum to p.")] = 1.0,
@@ -37,7 +40,8 @@ def translate(
     """Translate a file or standard input.
 
     Line by line, in order: one line out for one line in. With --best N, N lines "score TAB text" and a
-    blank line for each. With --json, one JSON object per line.
+    blank line for each. With --json, one JSON object per line. A line is translated as one sentence; with
+    --split-sentences it may hold several, whose translations are joined again to one line.
     """
     decoding: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     if beam is not None:
@@ -49,7 +53,8 @@ def translate(
 
     task = open_run(run)
     require(task, "translate")
-    _translate_lines(load_weights(task, device), file, output, best, prefix, seed, as_json, decoding)
+    loaded = load_weights(task, device)
+    _translate_lines(loaded, file, output, best, prefix, split_sentences, seed, as_json, decoding)
 
 
 def _check(best: int, seed: int, decoding: dict[str, Any]) -> None:
@@ -78,6 +83,7 @@ def _translate_lines(
     output: Path | None,
     best: int,
     prefix: str,
+    split: bool,
     seed: int,
     as_json: bool,
     decoding: dict[str, Any],
@@ -86,29 +92,33 @@ def _translate_lines(
     if best > 1:
         decoding["beam"] = max(best, decoding.get("beam", run.settings.decoding.beam))
     translator = run.translator(**decoding)
-    numbered = 0
-    with destination(output) as out:
-        for chunk in chunks(input_lines([file] if file else [])):
-            texts = [(index, line) for index, line in enumerate(chunk) if line.strip()]
-            prefixes = [prefix] * len(texts) if prefix else None
-            hypotheses_of = translator.translate(
-                [line for _, line in texts], prefixes=prefixes, seed=seed, first_row=numbered
-            )
-            results: list[list[Translation]] = [[] for _ in chunk]
-            for (index, _), hypotheses in zip(texts, hypotheses_of, strict=True):
-                results[index] = hypotheses
-            for line, hypotheses in zip(chunk, results, strict=True):
-                out.write(_shown(line, hypotheses[:best], best, as_json))
-            out.flush()
-            numbered += len(texts)
+    long = run.long_sources(translator, split)
+    lines = with_text = 0
+    try:
+        with destination(output) as out:
+            for chunk in chunks(input_lines([file] if file else [])):
+                results = translator.translate(
+                    chunk,
+                    prefixes=[prefix] * len(chunk) if prefix else None,
+                    seed=seed,
+                    first_row=with_text,
+                    split=split,
+                    noticed=lambda line, tokens, before=lines: long.notice(before + line + 1, tokens),
+                )
+                for line, hypotheses in zip(chunk, results, strict=True):
+                    out.write(_shown(line, hypotheses[:best], best, as_json))
+                out.flush()
+                lines += len(chunk)
+                with_text += sum(bool(line.strip()) for line in chunk)
+    finally:
+        long.warn()
 
 
 def _shown(source: str, hypotheses: list[Translation], best: int, as_json: bool) -> str:
     if as_json:
         listed = [{"text": h.text, "score": h.score, "log_probability": h.log_probability} for h in hypotheses]
         return json.dumps({"source": source, "translations": listed}, ensure_ascii=False) + "\n"
-    # A translation holds no line break of its own: one line in, one line out.
-    texts = [" ".join(h.text.splitlines()) for h in hypotheses]
+    texts = [one_line(h.text) for h in hypotheses]
     if best == 1:
         return (texts[0] if texts else "") + "\n"
     return "".join(f"{h.score:.4f}\t{text}\n" for h, text in zip(hypotheses, texts, strict=True)) + "\n"

@@ -37,9 +37,14 @@ class LabelledSource:
     division: Division | None = None  # where train is divided, the part that this split has of it
 
     def __iter__(self) -> Iterator[Example]:
+        return (example for example in self.records() if example is not None)
+
+    def records(self) -> Iterator[Example | None]:
+        """An example for every record; None for one that is left out, which belongs to no part of a division."""
         for path in self.paths:
-            for example in read_examples(path, self.settings):
-                if self.division is None or self.division.split(example.text) == self.name:
+            for example in read_records(path, self.settings):
+                division = self.division
+                if division is None or (example is not None and division.split(example.text) == self.name):
                     yield example
 
     @cached_property
@@ -122,16 +127,22 @@ def form_of(path: Path, settings: LabelledData) -> str:
 
 def read_examples(path: Path, settings: LabelledData) -> Iterator[Example]:
     """The examples of one file, without those of empty text."""
+    return (example for example in read_records(path, settings) if example is not None)
+
+
+def read_records(path: Path, settings: LabelledData) -> Iterator[Example | None]:
+    """The examples of one file; None for a record that is left out: without text, or bad and to be skipped."""
     form = form_of(path, settings)
     with readable(path), open_file(path) as file:
         records = _csv_records(file, path, settings) if form == "csv" else _line_records(file, form, settings)
         for number, parsed in records:
-            example = _checked(parsed, settings) if isinstance(parsed, Example) else parsed
+            example = _checked(parsed, settings) if isinstance(parsed, Example) else parsed  # None: a blank line
             if isinstance(example, str):
                 if settings.bad_lines == "error":
                     raise RegardError(f"Line {number:,} of '{path}' cannot be used.", example, SKIP_ADVICE)
-            elif example.text.strip():
-                yield example
+                yield None
+            else:
+                yield example if example and example.text.strip() else None
 
 
 def _checked(example: Example, settings: LabelledData) -> Parsed:
@@ -150,13 +161,13 @@ def _checked(example: Example, settings: LabelledData) -> Parsed:
 # ---------------------------------------------------------------- one record per line
 
 
-def _line_records(file: BinaryIO, form: str, settings: LabelledData) -> Iterator[tuple[int, Parsed]]:
+def _line_records(file: BinaryIO, form: str, settings: LabelledData) -> Iterator[tuple[int, Parsed | None]]:
     parse = LINE_FORMS[form]
     for number, line, problem in numbered_lines(file, settings.encoding):
         if problem:
             yield number, problem
-        elif line.strip():
-            yield number, parse(line, settings)
+        else:
+            yield number, parse(line, settings) if line.strip() else None
 
 
 def _from_tsv(line: str, settings: LabelledData) -> Parsed:
@@ -197,7 +208,7 @@ LINE_FORMS: dict[str, Callable[[str, LabelledData], Parsed]] = {
 # ---------------------------------------------------------------- a record may be several lines
 
 
-def _csv_records(file: BinaryIO, path: Path, settings: LabelledData) -> Iterator[tuple[int, Parsed]]:
+def _csv_records(file: BinaryIO, path: Path, settings: LabelledData) -> Iterator[tuple[int, Parsed | None]]:
     """Records numbered by the line they start on. A quoted text may hold commas and line ends.
 
     A byte that is not of the encoding becomes a surrogate, which `_checked` refuses when the record is cut into fields:

@@ -23,6 +23,8 @@ from regard.data.tokenised import TokenisedPairs
 from regard.data.tokenizers import END, START
 from regard.errors import RegardError
 
+ENDLESS = 1 << 30  # positions
+
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
@@ -73,11 +75,11 @@ class Rectangle(PackedShape[TokenisedPairs, PairBatch]):
 
     def lengths(self, samples: TokenisedPairs) -> NDArray[np.int64]:
         """Of the longer side of each pair, with <start> or <end>."""
-        return np.maximum(samples.source.lengths, samples.target.lengths) + 1
+        return np.maximum(_places(samples.source), _places(samples.target))
 
     def pack(self, samples: TokenisedPairs) -> Rows:
         room = (self.source_length, self.target_length)
-        return pack(samples.source.lengths + 1, samples.target.lengths + 1, room)
+        return pack(_places(samples.source), _places(samples.target), room)
 
     def fill(self, rows: WindowRows[TokenisedPairs]) -> PairBatch:
         source, target = _Side(self.rows, self.source_length), _Side(self.rows, self.target_length)
@@ -138,15 +140,28 @@ class PairStream(PackedStream[TokenisedPairs, PairBatch]):
         return (pairs.source.lengths < self.max_length) & (pairs.target.lengths < self.max_length)
 
 
-def in_order(pairs: TokenisedPairs, rectangle: Rectangle) -> Iterator[PairBatch]:
-    """Every pair once: for validation. Pairs longer than a row are cut to it."""
+def in_order(pairs: TokenisedPairs, rectangle: Rectangle, most: int = ENDLESS) -> Iterator[PairBatch]:
+    """Every pair once: for validation. `most`: the positions that the model has.
+
+    A sentence longer than a row, or than the model's positions, fills them and has no <end> there: it goes on.
+    """
+
+    source, target = _room(rectangle, most)
 
     def shorten(part: TokenisedPairs) -> TokenisedPairs:
-        return TokenisedPairs(
-            part.source.cut(rectangle.source_length - 1), part.target.cut(rectangle.target_length - 1)
-        )
+        return TokenisedPairs(part.source.fitted(source), part.target.fitted(target))
 
     return (batch for batch, _ in packed.in_order(pairs, rectangle, shorten))
+
+
+def cut_off(pairs: TokenisedPairs, rectangle: Rectangle, most: int = ENDLESS) -> int:
+    """How many pairs `in_order` cannot hold to their end."""
+    source, target = _room(rectangle, most)
+    return int(((pairs.source.lengths >= source) | (pairs.target.lengths >= target)).sum())
+
+
+def _room(rectangle: Rectangle, most: int) -> tuple[int, int]:
+    return min(rectangle.source_length, most), min(rectangle.target_length, most)
 
 
 class _Side:
@@ -156,14 +171,21 @@ class _Side:
         self.with_start, self.with_end, self.segments, self.positions = np.zeros((4, rows, length), np.int64)
 
     def write(self, sentences: Ragged, where: Placement) -> None:
-        """Each sentence takes its length + 1 positions, for <start> before it or <end> after it."""
-        lengths = sentences.lengths + 1
+        """Each sentence with <start> before it, and with <end> after it unless it was cut off."""
+        lengths = _places(sentences)
         starts = where.mark(lengths, self.segments, self.positions)
-        words = spread(starts, sentences.lengths)
-        flat(self.with_end)[words] = sentences.ids
-        flat(self.with_end)[starts + lengths - 1] = END
-        flat(self.with_start)[words + 1] = sentences.ids
+        flat(self.with_end)[spread(starts, sentences.lengths)] = sentences.ids
+        flat(self.with_end)[(starts + lengths - 1)[sentences.whole]] = END
+        # The last token of a sentence that was cut off is only predicted.
+        flat(self.with_start)[spread(starts + 1, lengths - 1)] = sentences.ids[
+            spread(sentences.offsets[:-1], lengths - 1)
+        ]
         flat(self.with_start)[starts] = START
+
+
+def _places(sentences: Ragged) -> NDArray[np.int64]:
+    """How many positions each sentence takes: one more than its tokens, unless it was cut off."""
+    return sentences.lengths + sentences.whole
 
 
 def _where(condition: NDArray[np.bool_], yes: TokenisedPairs, no: TokenisedPairs) -> TokenisedPairs:

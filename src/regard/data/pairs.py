@@ -31,16 +31,19 @@ class PairSource:
     division: Division | None = None  # where train is divided, the part that this split has of it
 
     def __iter__(self) -> Iterator[Pair]:
-        pairs = self._built_in() if self.settings.sample else self._from_files()
-        for pair in pairs:
+        return (pair for pair in self.lines() if pair is not None)
+
+    def lines(self) -> Iterator[Pair | None]:
+        """A pair for every line; None for a bad one that is to be skipped, which belongs to no part of a division."""
+        for pair in self._built_in() if self.settings.sample else self._from_files():
             # By its source alone: translations of the same sentence are in the same split.
-            if self.division is None or self.division.split(pair[0]) == self.name:
+            if self.division is None or (pair is not None and self.division.split(pair[0]) == self.name):
                 yield pair
 
     def _built_in(self) -> Iterator[Pair]:
         yield from getattr(_sample_corpus(), self.name)
 
-    def _from_files(self) -> Iterator[Pair]:
+    def _from_files(self) -> Iterator[Pair | None]:
         for paths in self.corpora:
             if len(paths) == 2:
                 yield from read_aligned(paths[0], paths[1], self.settings.bad_lines)
@@ -100,8 +103,8 @@ def pair_files(listed: FileList, root: str, key: str) -> Corpora:
 OVER = object()  # a file has no further lines
 
 
-def read_aligned(source: Path, target: Path, bad_lines: str = "error") -> Iterator[Pair]:
-    """Line n of one file with line n of the other."""
+def read_aligned(source: Path, target: Path, bad_lines: str = "error") -> Iterator[Pair | None]:
+    """Line n of one file with line n of the other; None where one of them is bad and is to be skipped."""
     sources, targets = read_lines(source, bad_lines), read_lines(target, bad_lines)
     count = 0
     while True:
@@ -118,17 +121,19 @@ def read_aligned(source: Path, target: Path, bad_lines: str = "error") -> Iterat
                 "Line n of one must be the translation of line n of the other; fix the files.",
             )
         count += 1
-        if isinstance(left, str) and isinstance(right, str):
-            yield left, right
+        yield (left, right) if isinstance(left, str) and isinstance(right, str) else None
 
 
-def read_tsv(path: Path, columns: list[int], bad_lines: str = "error") -> Iterator[Pair]:
+def read_tsv(path: Path, columns: list[int], bad_lines: str = "error") -> Iterator[Pair | None]:
+    """Two columns of every line; None for a bad line that is to be skipped."""
     for number, line in enumerate(read_lines(path, bad_lines), start=1):
         if line is None:
+            yield None
             continue
         fields = line.split("\t")
         if len(fields) <= max(columns):
             if bad_lines == "skip":
+                yield None
                 continue
             raise RegardError(
                 f"Line {number:,} of '{path}' has {len(fields)} column(s).",
@@ -145,4 +150,8 @@ def _sample_corpus() -> english_german.Corpus:
 
 def not_empty(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Pairs with text on both sides: an empty side teaches nothing."""
-    return (pair for pair in pairs if pair[0].strip() and pair[1].strip())
+    return (pair for pair in pairs if has_text(pair))
+
+
+def has_text(pair: Pair) -> bool:
+    return all(side.strip() for side in pair)

@@ -17,6 +17,7 @@ class Ragged:
 
     ids: NDArray[Any]
     offsets: NDArray[np.int64]
+    cut_off: NDArray[np.bool_] | None = None  # whether the end of each is missing; None: of none
 
     @classmethod
     def from_lists(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
@@ -33,16 +34,28 @@ class Ragged:
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Whether each sequence is there to its end."""
+        return np.ones(len(self), bool) if self.cut_off is None else ~self.cut_off
+
     def take(self, rows: NDArray[np.int64]) -> Ragged:
         """These sequences, in this order, copied."""
-        return self._copied(self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows])
+        cut_off = None if self.cut_off is None else self.cut_off[rows]
+        return self._copied(self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows], cut_off)
 
     def cut(self, most: int) -> Ragged:
         """At most this many ids of the beginning of each sequence."""
         return self._copied(self.offsets[:-1], np.minimum(self.lengths, most))
 
-    def _copied(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Ragged:
-        return Ragged(self.ids[spread(starts, lengths)], np.concatenate([[0], np.cumsum(lengths)]))
+    def fitted(self, places: int) -> Ragged:
+        """Each sequence whole, if it and an <end> have room in this many places; else as much of it as fills them."""
+        return self._copied(self.offsets[:-1], np.minimum(self.lengths, places), self.lengths >= places)
+
+    def _copied(
+        self, starts: NDArray[np.int64], lengths: NDArray[np.int64], cut_off: NDArray[np.bool_] | None = None
+    ) -> Ragged:
+        return Ragged(self.ids[spread(starts, lengths)], np.concatenate([[0], np.cumsum(lengths)]), cut_off)
 
 
 def spread(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,7 +1,8 @@
 """Batches of running text: rows cut from one long sequence of ids.
 
 An epoch cuts the text into rows at a random offset and takes them in a random order; both follow from
-(seed, epoch). The next token is the label of each.
+(seed, epoch). The next token is the label of each. Where documents begin with <start>, their first token is predicted
+from that alone.
 
 Shapes: B rows · T positions
 """
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from regard.data.batch import Batch
 from regard.data.stream import AnyBatch, Part, Stream
-from regard.data.tokenizers import END, PAD, SPECIALS
+from regard.data.tokenizers import END, PAD, SPECIALS, START
 from regard.errors import RegardError
 
 Starts = NDArray[np.int64]  # where rows begin in the text
@@ -76,9 +77,10 @@ def in_order(ids: NDArray[Any], rows: int, length: int) -> Iterator[TextBatch]:
 
 
 def next_tokens(ids: NDArray[Any], starts: Starts, length: int) -> TextBatch:
-    """Rows of tokens, and for each the token after it."""
+    """Rows of tokens, and for each the token after it; but that a document begins is nothing to predict."""
     tokens = torch.from_numpy(cut_rows(ids, starts, length + 1))
-    return TextBatch(labels=tokens[:, 1:].contiguous(), tokens_BT=tokens[:, :-1].contiguous())
+    labels_BT = tokens[:, 1:].masked_fill(tokens[:, 1:] == START, PAD)
+    return TextBatch(labels=labels_BT, tokens_BT=tokens[:, :-1].contiguous())
 
 
 def cut_rows(ids: NDArray[Any], starts: Starts, length: int) -> NDArray[np.int64]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
+from regard.data.sentences import WIDE_CLOSING, WIDE_MARKS, split_sentences
 from regard.data.tokenizers import END, PAD, START, TextTokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.hypothesis import Hypothesis
@@ -14,6 +16,8 @@ from regard.decoding.sampling import sample
 from regard.hardware import memory_errors
 from regard.models.seq2seq import Seq2Seq
 from regard.settings import BeamSettings
+
+NEXT_SENTENCE = 1 << 32  # from the number of a sentence to that of the next one of the same line
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,15 @@ class Translation:
     score: float
     log_probability: float
     tokens: list[int]
+
+
+class Part(NamedTuple):
+    """A sentence of a line."""
+
+    text: str
+    line: int
+    number: int  # what its samples are drawn with
+    follows: bool  # another of the same line
 
 
 @dataclass(frozen=True)
@@ -42,22 +55,32 @@ class Translator:
         seed: int = 1,
         first_row: int = 0,
         progress: Callable[[int], None] = lambda done: None,
+        split: bool = False,
+        noticed: Callable[[int, int], None] = lambda line, tokens: None,
     ) -> list[list[Translation]]:
-        """For each sentence its translations, best first: as many as the beam is wide.
+        """For each line its translations, best first: as many as the beam is wide; none for a blank one.
 
-        `first_row` numbers the first sentence, so that a sampled text depends on its number in the whole
-        input and not on how the input was cut into pieces.
+        A line is a sentence; with `split` it may be several, each translated by itself: a prefix is the first one's,
+        and the translations are the best combinations. `noticed` is told the place of each line, from 0, and the
+        tokens of each of its sentences. `first_row` numbers the first line that is not blank, so that a sampled text
+        depends on its number in the whole input and not on how the input was cut into pieces.
         """
-        sources = [self.encode(sentence) for sentence in sentences]
-        forced = self.target_tokenizer.encode(prefixes) if prefixes else [[] for _ in sources]
-        results: list[list[Translation]] = [[] for _ in sources]
+        parts = list(_parts(sentences, split, first_row))
+        encoded = self.source_tokenizer.encode([part.text for part in parts])
+        for part, ids in zip(parts, encoded, strict=True):
+            noticed(part.line, len(ids) + 1)
+        sources = [self._ended(ids) for ids in encoded]
+        of_lines = self.target_tokenizer.encode(prefixes) if prefixes else [[] for _ in sentences]
+        forced = [[] if part.follows else of_lines[part.line] for part in parts]
+        numbers = [part.number for part in parts]
+        results: list[list[Translation]] = [[] for _ in parts]
         done = 0
         self.model.eval()
         for batch in self._by_length(sources):
             remedy = f"Set decoding.batch_tokens below {self.settings.batch_tokens}, or use a smaller beam."
             with memory_errors(f"on {self.device} while translating {len(batch)} sentences together", remedy):
                 decoded = self._search(
-                    [sources[i] for i in batch], [forced[i] for i in batch], [first_row + i for i in batch], seed
+                    [sources[i] for i in batch], [forced[i] for i in batch], [numbers[i] for i in batch], seed
                 )
             for index, hypotheses in zip(batch, decoded, strict=True):
                 texts = self.target_tokenizer.decode([h.tokens for h in hypotheses])
@@ -67,11 +90,17 @@ class Translator:
                 ]
             done += len(batch)
             progress(done)
-        return results
+        of_each: list[list[list[Translation]]] = [[] for _ in sentences]
+        for part, translations in zip(parts, results, strict=True):
+            of_each[part.line].append(translations)
+        return [joined(translations, self.settings.beam) for translations in of_each]
 
     def encode(self, sentence: str) -> list[int]:
         """The ids of a source sentence with <end>, cut where the model's positions end."""
-        return [*self.source_tokenizer.encode([sentence])[0][: self.max_positions - 1], END]
+        return self._ended(self.source_tokenizer.encode([sentence])[0])
+
+    def _ended(self, ids: list[int]) -> list[int]:
+        return [*ids[: self.max_positions - 1], END]
 
     def _by_length(self, sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Indices of sentences of similar length, longest first, so that a batch holds little padding."""
@@ -130,3 +159,37 @@ class Translator:
             prefixes=prefixes,
             device=self.device,
         )
+
+
+def _parts(lines: Sequence[str], split: bool, first_row: int) -> Iterator[Part]:
+    """What is translated by itself, in order. Blank lines are not, and are not numbered."""
+    row = first_row
+    for line, text in enumerate(lines):
+        if text.strip():
+            for place, sentence in enumerate(split_sentences(text) if split else [text]):
+                yield Part(sentence, line, row + place * NEXT_SENTENCE, place > 0)
+            row += 1
+
+
+def joined(of_sentences: list[list[Translation]], most: int) -> list[Translation]:
+    """The best combinations of the translations of a line's sentences, by the sum of their scores."""
+    best, *others = [translations for translations in of_sentences if translations] or [[]]
+    for translations in others:
+        pairs = [
+            Translation(
+                _after(left.text, right.text),
+                left.score + right.score,
+                left.log_probability + right.log_probability,
+                left.tokens + right.tokens,
+            )
+            for left in best
+            for right in translations
+        ]
+        best = sorted(pairs, key=lambda pair: -pair.score)[:most]
+    return best
+
+
+def _after(left: str, right: str) -> str:
+    """One sentence after the other; Chinese and Japanese write no space between them."""
+    apart = " " if left and right and left[-1] not in WIDE_MARKS + WIDE_CLOSING else ""
+    return left + apart + right

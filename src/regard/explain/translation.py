@@ -35,7 +35,7 @@ class TracedTranslation:
 
     def cross_weights(self) -> Tensor:
         """Cross-attention of every decoder layer and head: [L, H, T, S]."""
-        layers = [traced.weights_BHTS[0] for name, traced in self.trace.items() if name.endswith(".cross")]
+        layers = [traced.weights_BHTS[0] for traced in self.trace.values() if traced.across]
         if not layers:
             raise RegardError(
                 "This translator looks at nothing while it writes.",

@@ -3,7 +3,8 @@
     e_ij = vᵀ tanh(W s_i + U h_j)        α_ij = softmax over j of e_ij        c_i = Σ_j α_ij h_j
 
 A small network scores every pair of a target state s_i and a source state h_j; what is gathered are the source
-states themselves. (In the paper s is the state before the word, here the one the block has just made.)
+states themselves. In `AdditiveAttention` s is the state that the block has just made; in the paper it is the state
+before the word, and c enters the recurrence: see `bahdanau`.
 
 Shapes: B rows · T target positions · S source positions · D model width · N rows while decoding
 """
@@ -23,40 +24,35 @@ from regard.settings import ModelSettings
 LARGEST_SUMS = 1 << 26  # numbers
 
 
-class AdditiveAttention(nn.Module):
+class Alignment(nn.Module):
+    """Which source states belong to a target state, and what they hold together."""
+
     def __init__(self, settings: ModelSettings):
         super().__init__()
         width = settings.width
         self.to_query = nn.Linear(width, width)
         self.to_key = nn.Linear(width, width, bias=False)
         self.energy = nn.Linear(width, 1, bias=False)
-        self.to_out = nn.Linear(width, width, bias=settings.bias)
 
-    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
-        assert context.memory is not None
-        memory_BSD = context.memory.states_BSD
-        weights_BTS = self.weights(x_BTD, self.to_key(memory_BSD), context.memory.mask_B1TS[:, 0])
-        return self.to_out(weights_BTS @ memory_BSD)
+    def look(self, x_ND: Tensor, memory: AdditiveMemory) -> Tensor:
+        """c, for the N = B · beams hypotheses of B sentences: [N, D]."""
+        x_BTD = x_ND.view(len(memory.states_BSD), -1, x_ND.shape[-1])
+        weights_BTS = self.weights(x_BTD, memory.keys_BSD, memory.mask_B1S)
+        return (weights_BTS @ memory.states_BSD).flatten(0, 1)
 
-    def step(self, x_ND: Tensor, state: AdditiveMemory) -> Tensor:
-        """One position further, for the N = B · beams hypotheses of B sentences: [N, D]."""
-        x_BTD = x_ND.view(len(state.states_BSD), -1, x_ND.shape[-1])
-        weights_BTS = self.weights(x_BTD, state.keys_BSD, state.mask_B1S)
-        return self.to_out(weights_BTS @ state.states_BSD).flatten(0, 1)
+    def remember(self, memory_BSD: Tensor, mask_B1S: Tensor) -> AdditiveMemory:
+        """The source, with U h computed once for all steps."""
+        return AdditiveMemory(memory_BSD, self.to_key(memory_BSD), mask_B1S)
 
-    def start_across(self, memory_BSD: Tensor, segments_BS: Tensor) -> AdditiveMemory:
-        """U h, computed once for all steps."""
-        return AdditiveMemory(memory_BSD, self.to_key(memory_BSD), (segments_BS != 0)[:, None])
-
-    def trace(self, x_BTD: Tensor, context: Context) -> AttentionTrace:
-        """The formula written out, as one head whose values are the memory."""
+    def written_out(self, x_BTD: Tensor, context: Context, to_out: nn.Module) -> AttentionTrace:
+        """The formula for all pairs, as one head whose values are the memory."""
         assert context.memory is not None
         v_B1SD = context.memory.states_BSD[:, None]
         q_B1TD, k_B1SD = self.to_query(x_BTD)[:, None], self.to_key(v_B1SD)
         sums_B1TSD = q_B1TD[:, :, :, None] + k_B1SD[:, :, None]
         scores_B1TS = torch.tanh(sums_B1TSD) @ self.energy.weight[0]
         scores_B1TS = scores_B1TS.masked_fill(~context.memory.mask_B1TS, -torch.inf)
-        return AttentionTrace.from_scores(q_B1TD, k_B1SD, v_B1SD, scores_B1TS, self.to_out)
+        return AttentionTrace.from_scores(q_B1TD, k_B1SD, v_B1SD, scores_B1TS, to_out, across=True)
 
     def weights(self, x_BTD: Tensor, keys_BSD: Tensor, mask_BTS: Tensor) -> Tensor:
         """α: [B, T, S]."""
@@ -77,6 +73,30 @@ class AdditiveAttention(nn.Module):
 
     def _scores(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
         return self.energy(torch.tanh(queries_BTD[:, :, None] + keys_BSD[:, None]))[..., 0]
+
+
+class AdditiveAttention(Alignment):
+    """What a block's own states find in the source, to be added to them."""
+
+    def __init__(self, settings: ModelSettings):
+        super().__init__(settings)
+        self.to_out = nn.Linear(settings.width, settings.width, bias=settings.bias)
+
+    def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
+        assert context.memory is not None
+        memory_BSD = context.memory.states_BSD
+        weights_BTS = self.weights(x_BTD, self.to_key(memory_BSD), context.memory.mask_B1TS[:, 0])
+        return self.to_out(weights_BTS @ memory_BSD)
+
+    def step(self, x_ND: Tensor, state: AdditiveMemory) -> Tensor:
+        """One position further, for the N = B · beams hypotheses of B sentences: [N, D]."""
+        return self.to_out(self.look(x_ND, state))
+
+    def start_across(self, memory_BSD: Tensor, segments_BS: Tensor) -> AdditiveMemory:
+        return self.remember(memory_BSD, (segments_BS != 0)[:, None])
+
+    def trace(self, x_BTD: Tensor, context: Context) -> AttentionTrace:
+        return self.written_out(x_BTD, context, self.to_out)
 
 
 @dataclass

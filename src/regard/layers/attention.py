@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context, Memory
 from regard.layers.mixer import Mixer
-from regard.layers.norm import RMSNorm
+from regard.layers.norm import make_head_norm
 from regard.settings import ModelSettings
 
 
@@ -51,9 +51,8 @@ class Attention(Mixer):
         ]
         self.to_qkv = nn.Linear(settings.width, sum(self.widths), bias=settings.bias)
         self.to_out = nn.Linear(self.heads * self.value_width, settings.width, bias=settings.bias)
-        normalised = settings.query_key_norm
-        self.query_norm = RMSNorm(self.key_width) if normalised else nn.Identity()
-        self.key_norm = RMSNorm(self.key_width) if normalised else nn.Identity()
+        self.query_norm = make_head_norm(settings, self.key_width)
+        self.key_norm = make_head_norm(settings, self.key_width)
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         return self._gather(*self.project(x_BTD, context), context)
@@ -92,7 +91,7 @@ class Attention(Mixer):
             mask = torch.ones_like(scores_BHTS, dtype=torch.bool).tril()
         if mask is not None:
             scores_BHTS = scores_BHTS.masked_fill(~mask, -torch.inf)
-        return AttentionTrace.from_scores(q_BHTK, k_BHSK, v_BHSV, scores_BHTS, self.to_out)
+        return AttentionTrace.from_scores(q_BHTK, k_BHSK, v_BHSV, scores_BHTS, self.to_out, across=self.cross)
 
     def project(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from `x`; keys and values from `x`, or from the memory when across."""

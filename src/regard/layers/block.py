@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from regard.layers.additive import AdditiveAttention, AdditiveMemory
 from regard.layers.attention import Attention, MemoryKeys
+from regard.layers.bahdanau import RecurrentSearch, SearchState
 from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
 from regard.layers.mixer import Mixer, MixerState
@@ -96,11 +97,14 @@ class Block(nn.Module):
         self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None, segments_BS: Tensor | None = None
     ) -> BlockState:
         """The state before the first position, for `rows` hypotheses over the sentences in memory."""
+        mixer = self.mixer.start(rows, max_length, like, memory)
+        if isinstance(mixer, SearchState):
+            return BlockState(mixer, mixer.memory)
         across = None
         if self.cross is not None:
             assert memory is not None and segments_BS is not None
             across = self.cross.start_across(memory.states_BSD, segments_BS)
-        return BlockState(self.mixer.start(rows, max_length, like, memory), across)
+        return BlockState(mixer, across)
 
     def drop(self, part: str, y: Tensor) -> Tensor:
         """What a part adds: with dropout, scaled, and in training only for the rows that do not skip it."""
@@ -120,12 +124,14 @@ def make_blocks(settings: ModelSettings, layers: int, causal: bool = False, deco
 
 
 def make_mixer(settings: ModelSettings, causal: bool, decoder: bool = False) -> Mixer:
+    if decoder and isinstance(settings, TranslationModel) and settings.cross == "bahdanau":
+        return RecurrentSearch(settings)
     mixer: Mixer = settings.part("mixer")(settings, causal, decoder)
     return mixer
 
 
 def _make_cross(settings: ModelSettings) -> Attention | AdditiveAttention | None:
     assert isinstance(settings, TranslationModel)
-    if settings.cross == "none":
+    if settings.cross in ("none", "bahdanau"):  # nothing to look at, or a mixer that looks itself
         return None
     return AdditiveAttention(settings) if settings.cross == "additive" else Attention(settings, cross=True)

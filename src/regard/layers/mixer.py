@@ -45,6 +45,7 @@ class Mixer(nn.Module):
     shares_rows: ClassVar[bool] = False  # keeps the sequences of a row apart by `context.segments_BT`
     needs_mask: ClassVar[bool] = False  # reads `context.mask_B1TT`, which grows with the square of the length
     starts_from_memory: ClassVar[bool] = False  # in a decoder, the first state is made from `memory.summary_BD`
+    cell_of_one: ClassVar[Any] = None  # of recurrence: one position of it, which can be fed what is found in a source
     compiles: ClassVar[bool] = True  # False: it is one call of a library already
     unrolled: ClassVar[bool] = False  # True: a CUDA graph of it has nodes for every position, too many if it is long
     decoding_remark: ClassVar[str] = ""  # what a reader of `regard bench` must know about its ways to decode

@@ -73,25 +73,24 @@ class Recurrent(Mixer):
         return self.to_out(y_BTD)
 
     def _first_state(self, memory: Memory | None) -> Tensor | tuple[Tensor, ...] | None:
-        """h₀ = tanh(W · summary of the source), as in Bahdanau et al.; None, for zeros, where there is no source."""
+        """None, for zeros, where there is no source."""
         if self.from_memory is None or memory is None:
             return None
-        assert memory.summary_BD is not None
-        first_1BX = torch.tanh(self.from_memory(memory.summary_BD))[None]
-        return tuple(part.contiguous() for part in first_1BX.chunk(2, dim=-1)) if self.vectors == 2 else first_1BX
+        vectors = tuple(vector_BD[None] for vector_BD in first_state(self.from_memory, memory, self.vectors))
+        return vectors if self.vectors == 2 else vectors[0]
 
 
 class Rnn(Recurrent):
-    cell = nn.RNN
+    cell, cell_of_one = nn.RNN, nn.RNNCell
 
 
 class Lstm(Recurrent):
-    cell = nn.LSTM
+    cell, cell_of_one = nn.LSTM, nn.LSTMCell
     vectors = 2  # h and c
 
 
 class Gru(Recurrent):
-    cell = nn.GRU
+    cell, cell_of_one = nn.GRU, nn.GRUCell
 
 
 @dataclass
@@ -106,6 +105,13 @@ class RecurrentState:
             self.vectors = self.vectors[:, rows_N]
         else:
             self.vectors = tuple(vector[:, rows_N] for vector in self.vectors)
+
+
+def first_state(from_memory: nn.Linear, memory: Memory, vectors: int) -> tuple[Tensor, ...]:
+    """h₀ = tanh(W · summary of the source), as in Bahdanau et al.; of an LSTM also c₀: [B, D] each."""
+    assert memory.summary_BD is not None
+    first_BX = torch.tanh(from_memory(memory.summary_BD))
+    return tuple(part_BD.contiguous() for part_BD in first_BX.chunk(vectors, dim=-1))
 
 
 def _mirror(x_BTD: Tensor, segments_BT: Tensor | None) -> Tensor:

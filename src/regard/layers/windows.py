@@ -10,7 +10,9 @@ them apart. One row of 8 patches, in windows of 4:
     plain            a a a a │ b b b b
     shifted by 2     a a │ b b b b │ c c        rolled:  b b b b │ c c a a        c and a do not meet
 
-Where a window covers the grid in a direction, there is nothing to shift in it.
+A grid may have a side no longer than a window. In the original code (`square`) windows are then squares of that side,
+and none are shifted. In timm's (`sides`) each direction is on its own: where a window covers the grid, it is cut there
+and not shifted. Grids as high as they are wide come out the same.
 
 Shapes: B images · R rows and C columns of the grid · T = R·C patches · W windows · M patches of a window ·
         H heads · X = W·H · K width of a head · D model width
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,26 +31,33 @@ from torch.nn import functional as F
 from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context
 from regard.layers.mixer import Mixer
-from regard.layers.norm import RMSNorm
+from regard.layers.norm import make_head_norm
 from regard.settings import ModelSettings
 
 
 class WindowAttention(Mixer):
     """Multi-head attention inside windows of `window` × `window` patches; smaller where the grid is."""
 
-    def __init__(self, settings: ModelSettings, grid: tuple[int, int], window: int, shifted: bool):
+    def __init__(
+        self,
+        settings: ModelSettings,
+        grid: tuple[int, int],
+        window: int,
+        shifted: bool,
+        narrow: Literal["square", "sides"] = "square",
+    ):
         super().__init__(settings)
         self.grid = grid
-        self.window = (min(window, grid[0]), min(window, grid[1]))
+        sides = grid if narrow == "sides" else (min(grid), min(grid))
+        self.window = (min(window, sides[0]), min(window, sides[1]))
         by = window // 2 if shifted else 0
-        self.shift = (by if grid[0] > window else 0, by if grid[1] > window else 0)
+        self.shift = (by if sides[0] > window else 0, by if sides[1] > window else 0)
         self.heads = settings.heads
         self.dropout = settings.attention_dropout
         self.to_qkv = nn.Linear(settings.width, 3 * settings.width, bias=settings.bias)
         self.to_out = nn.Linear(settings.width, settings.width, bias=settings.bias)
-        head_width = settings.width // settings.heads
-        self.query_norm = RMSNorm(head_width) if settings.query_key_norm else nn.Identity()
-        self.key_norm = RMSNorm(head_width) if settings.query_key_norm else nn.Identity()
+        self.query_norm = make_head_norm(settings, settings.width // settings.heads)
+        self.key_norm = make_head_norm(settings, settings.width // settings.heads)
         # Of the full window even where a smaller one is used: so the same weights fit any resolution.
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty((2 * window - 1) ** 2, settings.heads), std=0.02))
         self.index_MM: Tensor

@@ -74,7 +74,10 @@ class Stage(nn.Module):
     def __init__(self, settings: ImageModel, grid: tuple[int, int], skipped: list[float], merges: bool):
         """`settings`: those of this stage. `skipped`: for each block, the chance of an image to skip a part of it."""
         super().__init__()
-        mixers = [WindowAttention(settings, grid, settings.window, shifted=n % 2 == 1) for n in range(len(skipped))]
+        mixers = [
+            WindowAttention(settings, grid, settings.window, shifted=n % 2 == 1, narrow=settings.narrow)
+            for n in range(len(skipped))
+        ]
         self.blocks = nn.ModuleList(
             Block(settings, skipped=chance, mixer=mixer) for chance, mixer in zip(skipped, mixers, strict=True)
         )
@@ -95,7 +98,7 @@ class PatchMerging(nn.Module):
     def __init__(self, settings: ImageModel, grid: tuple[int, int]):
         super().__init__()
         self.grid = grid
-        self.norm = make_norm(settings.model_copy(update={"width": 4 * settings.width}))
+        self.norm = make_norm(settings, 4 * settings.width)
         self.reduce = nn.Linear(4 * settings.width, 2 * settings.width, bias=False)
 
     def forward(self, x_BTD: Tensor) -> Tensor:

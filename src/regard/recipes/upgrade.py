@@ -45,6 +45,8 @@ def upgrade(tree: dict[str, Any], whole: Mapping[str, Any], report: Callable[[st
                 table.setdefault(name, value)
         if report is not None:
             report(f"{old} is now {new}.")
+    if report is None and model.get("stages") and isinstance(tree.get("model"), dict):
+        tree["model"].setdefault("narrow", "sides")  # the only way there was
     for name in NEVER_USED.get(str(whole.get("task", "translate")), []):
         section, _, key = name.partition(".")
         values = tree if not key else tree.get(section)

@@ -39,6 +39,7 @@ class ModelSettings(PartSection):
     )
     norm: Literal["pre", "post"] = Field("post", description="pre · post (as in the paper)")
     norm_kind: Literal["layer", "rms"] = Field("layer", description="layer · rms (no mean, no bias)")
+    norm_epsilon: float = Field(1e-5, gt=0, description="what norms add under the root: BERT has 1e-12")
     query_key_norm: bool = Field(False, description="normalise queries and keys in every head")
     bias: bool = Field(True, description="biases in the attention projections")
     feedforward_bias: bool = Field(True, description="biases in the feed-forward part")
@@ -113,10 +114,11 @@ class TranslationModel(TokenModel):
     """An encoder and a decoder."""
 
     decoder_layers: NotNegative = Field(0, description="blocks in the decoder; 0: as many as `layers`")
-    cross: Literal["multihead", "additive", "none"] = Field(
+    cross: Literal["multihead", "additive", "bahdanau", "none"] = Field(
         "multihead",
-        description="how a decoder looks at the source: multihead · additive (Bahdanau) · none (recurrence: "
-        "only the last state passes)",
+        description="how a decoder looks at the source: multihead · additive (Bahdanau's scores, after the mixer) · "
+        "bahdanau (as published: before each word, into the recurrence) · none (recurrence: only the last state "
+        "passes)",
     )
 
     def check_parts(self) -> Iterator[Problem]:
@@ -125,6 +127,12 @@ class TranslationModel(TokenModel):
             able = [name for name in registry.names("mixers") if registry.load("mixers", name).starts_from_memory]
             yield Problem(
                 f'model.cross = "none" leaves a decoder with model.mixer = "{self.mixer}" nothing of the source',
+                f"use model.mixer = {' or '.join(able)}, or another cross",
+            )
+        if self.cross == "bahdanau" and self.part("mixer").cell_of_one is None:
+            able = [name for name in registry.names("mixers") if registry.load("mixers", name).cell_of_one]
+            yield Problem(
+                f'model.cross = "bahdanau" feeds a recurrence, which model.mixer = "{self.mixer}" is not',
                 f"use model.mixer = {' or '.join(able)}, or another cross",
             )
 
@@ -152,6 +160,11 @@ class ImageModel(ModelSettings):
         description="Swin: blocks before each merging of patches, which doubles width and heads; [] is a plain ViT",
     )
     window: Positive = Field(64, description="Swin: patches to a side of a window")
+    narrow: Literal["square", "sides"] = Field(
+        "square",
+        description="Swin, where a side of the grid is no longer than a window: square (windows of that side, none "
+        "shifted, as in the original) · sides (each side on its own, as in timm)",
+    )
     registers: NotNegative = Field(0, le=1024, description="tokens beside the patches, to think in")
     pooling: Literal["first", "mean", "both"] = Field(
         "mean", description="what a class is read from: first (a class token) · mean of all · both"

@@ -75,9 +75,10 @@ class ClassifyImageSettings(ImageTaskSettings):
             yield from self._check_windows()
 
     def remarks(self) -> list[str]:
-        chosen = self.model.window != type(self.model).model_fields["window"].default
-        idle = ["model.window has no effect: it is of Swin, and model.stages is empty."]
-        return super().remarks() + (idle if chosen and not self.model.stages else [])
+        fields = type(self.model).model_fields
+        chosen = [name for name in ("window", "narrow") if getattr(self.model, name) != fields[name].default]
+        idle = [f"model.{name} has no effect: it is of Swin, and model.stages is empty." for name in chosen]
+        return super().remarks() + (idle if not self.model.stages else [])
 
     def _check_windows(self) -> Iterator[Problem]:
         """Swin: every stage's grid is cut into windows, and halved for the next."""
@@ -93,10 +94,12 @@ class ClassifyImageSettings(ImageTaskSettings):
         for stage in range(len(model.stages)):
             grid = f"stage {stage + 1} has a grid of {sides[0]} x {sides[1]} patches"
             for side in sides:
-                if side > model.window and side % model.window:
+                window = min(model.window, *(sides if model.narrow == "square" else [side]))
+                if window and side % window:
+                    sides_alone = ' or model.narrow = "sides"' if window < model.window else ""
                     yield Problem(
-                        f"{grid}, which windows of {model.window} do not fill",
-                        "choose model.window, model.patch and images.size so that they do",
+                        f"{grid}, which windows of {window} do not fill",
+                        f"choose model.window, model.patch and images.size so that they do{sides_alone}",
                     )
                 if stage + 1 < len(model.stages) and side % 2:
                     yield Problem(
@@ -248,16 +251,18 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         if len(self.classes) > TOP:
             right = round(top_accuracy(images.labels_N, p_NK, TOP) / 100 * len(images))
             scores.insert(1, share_score("accuracy_top5", right, len(images)))
-        confusion, mistakes = (self.picture(name, files, split) for name in ("confusion", "mistakes"))
-        draw_confusion(report.counts_CC, self.classes, confusion)
         worst = worst_mistakes(images, p_NK, self.classes)
-        draw_mistakes(worst, mistakes)
+        confusion = self.drawn(
+            self.picture("confusion", files, split),
+            lambda path: draw_confusion(report.counts_CC, self.classes, path),
+        )
+        mistakes = self.drawn(self.picture("mistakes", files, split), lambda path: draw_mistakes(worst, path))
         details = report.to_json() | {
-            "confusion_picture": str(confusion.resolve()),
-            "mistakes_picture": str(mistakes.resolve()),
+            "confusion_picture": confusion,
+            "mistakes_picture": mistakes,
             "mistakes": [mistake.to_json() for mistake in worst],
         }
-        notes = [str(confusion.resolve()), str(mistakes.resolve())]
+        notes = [picture for picture in (confusion, mistakes) if picture]
         if baselines:
             with console.progress(0, "support vectors"):
                 baseline = support_vectors(self.splits().train, images)

@@ -219,10 +219,18 @@ class ClassifyText(Task[ClassifyTextSettings]):
             raise RegardError("There is nothing to score.", f"The {split} data has no text.", "Name another file.")
         guessed_N = self.probabilities(texts).argmax(-1)
         report = class_report(texts.classes, guessed_N, self.classes)
-        picture = self.picture("confusion", files, split)
-        draw_confusion(report.counts_CC, self.classes, picture)
-        details = report.to_json() | {"confusion_picture": str(picture.resolve())}
-        notes = [f"{picture.resolve()}"]
+        picture = self.drawn(
+            self.picture("confusion", files, split),
+            lambda path: draw_confusion(report.counts_CC, self.classes, path),
+        )
+        records = [record is not None for record in source.records()]
+        left_out = len(records) - len(texts)
+        if left_out:
+            console.warn(
+                f"{left_out:,} of {len(records):,} lines have no text, or cannot be read: they are left out of scores."
+            )
+        details = report.to_json() | {"left_out": left_out, "confusion_picture": picture}
+        notes = [picture] if picture else []
         if baselines:
             train, test = list(sources["train"]), list(source)
             with console.progress(0, "bags of words"):
@@ -231,7 +239,8 @@ class ClassifyText(Task[ClassifyTextSettings]):
             details["samples_per_length"] = samples_per_length(train)
             title = "Bags of words with a linear classifier, trained on the same texts:"
             notes = [*baseline_notes(title, simpler, report), "", advice(train), "", *notes]
-        outputs = [self.classes[number] for number in guessed_N]
+        guessed = iter(guessed_N.tolist())
+        outputs = [self.classes[next(guessed)] if has_text else "" for has_text in records]
         return Evaluation(report.scores, len(texts), "texts", outputs, details, notes)
 
     def next_commands(self) -> list[str]:

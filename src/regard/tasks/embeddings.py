@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from regard.data.cbow_batches import WordBatch, WordStream
+    from regard.data.cbow_batches import Lexicon, WordBatch, WordStream
     from regard.data.tokenizers import TextTokenizer
     from regard.data.word_vectors import WordVectors
     from regard.evaluation.metrics import Evaluation
@@ -67,13 +67,15 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
     # ------------------------------------------------------------ from data to a model
 
     def prepare(self) -> None:
-        from regard.data.cbow_batches import Lexicon
-
         super().prepare()
-        settings = self.settings.embeddings
-        self.lexicon = Lexicon.from_text(self.ids.train, self.tokenizer, settings.minimum_count)
+        self.lexicon = self._lexicon(self.ids.train)
         self.words = len(self.lexicon)
         self.stream = self._stream(self.ids.train)
+
+    def _lexicon(self, train: NDArray[Any]) -> Lexicon:
+        from regard.data.cbow_batches import Lexicon
+
+        return Lexicon.from_text(train, self.tokenizer, self.settings.embeddings.minimum_count)
 
     def _stream(self, ids: NDArray[Any]) -> WordStream:
         from regard.data.cbow_batches import WordStream
@@ -126,7 +128,15 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
         must_have_no_files(
             files, "Word vectors are scored on their own held-out text only.", "Other files may hold other words."
         )
-        self.prepare()  # which words get a vector follows from the text
+        from regard.data.running_text import text_fingerprints
+
+        self.lexicon = self._lexicon(self._divided().train)
+        if len(self.lexicon) != self.words or self._changed(text_fingerprints(self.settings.data), "train"):
+            raise RegardError(
+                f"The training data of '{self.folder.path}' has changed since the run was trained.",
+                "Which words have a vector, and which row is whose, follows from it.",
+                f"Restore the data. The vectors themselves are in '{self.folder.path / VECTORS}'.",
+            )
         return super().evaluate(files, split)
 
     def next_commands(self) -> list[str]:

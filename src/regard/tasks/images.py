@@ -124,17 +124,17 @@ class ImageTask(Task[I]):
 
     # ------------------------------------------------------------ looking into layers
 
-    def probe(self, train: int, test: int, output: Path) -> dict[str, Any]:
-        """How well a linear classifier can read the class of an image from each layer."""
+    def probe(self, train: int, test: int, output: Path | None = None) -> dict[str, Any]:
+        """How well a linear classifier can read the class of an image from each layer; drawn in the run folder."""
         from regard.evaluation.probe import probe_layers
         from regard.explain.probe import draw_probe
 
         splits = self.splits()
         with console.progress(0, "linear classifiers"):
             result = probe_layers(self._layer_features, splits.train, splits.test, self.settings.seed, train, test)
-        name = self.folder.path.name
-        draw_probe(result, output, f"A linear classifier on each layer of {name}")
-        return result
+        title = f"A linear classifier on each layer of {self.folder.path.name}"
+        picture = self.drawn(output or self.folder.plots / "probe.png", lambda path: draw_probe(result, path, title))
+        return result | {"picture": picture}
 
     def _layer_features(self, pixels_NHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
         """What each layer makes of each image, the mean of its tokens: [N, D] of the embedding, then of each block."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.data.tokenizers import TextTokenizer
     from regard.models.causal import Causal
 
+CONFIG = "config.json"
 ROWS_AT_ONCE = 64  # texts written side by side
 MOST_SAMPLES = 10_000
 SAMPLE_PROMPT, SAMPLE_LENGTH = 32, 100  # tokens of the sample that each validation writes
@@ -32,6 +33,7 @@ class _Known:
     """What is read back from config.json."""
 
     unseen_ids: list[int] = field(default_factory=list)
+    start_id: int | None = None
 
 
 class LanguageSettings(TextModelSettings):
@@ -79,6 +81,16 @@ class Language(RunningText[LanguageSettings]):
 
     # ------------------------------------------------------------ from data to a model
 
+    @classmethod
+    def with_starts(cls, settings: LanguageSettings) -> bool:
+        return settings.data.documents == "apart"
+
+    @property
+    def starts(self) -> bool:
+        """Not in a run of an earlier version, where the first token of a document was predicted from the last <end>."""
+        earlier = (self.folder.path / CONFIG).exists() and self.folder.read_json(CONFIG, _Known).start_id is None
+        return self.with_starts(self.settings) and not earlier
+
     def prepare(self) -> None:
         from regard.data.text_batches import NextTokenStream, unseen_tokens
 
@@ -89,7 +101,7 @@ class Language(RunningText[LanguageSettings]):
 
     def restore(self) -> None:
         super().restore()
-        self.unseen = self.folder.read_json("config.json", _Known).unseen_ids
+        self.unseen = self.folder.read_json(CONFIG, _Known).unseen_ids
 
     def build(self) -> Causal:
         from regard.models.causal import Causal
@@ -97,11 +109,12 @@ class Language(RunningText[LanguageSettings]):
         return Causal(self.settings.model, self.tokenizer.size)
 
     def architecture(self) -> dict[str, Any]:
-        from regard.data.tokenizers import END
+        from regard.data.tokenizers import END, START
 
         return {
             "architecture": "causal",
             "vocabulary": self.tokenizer.size,
+            **({"start_id": START} if self.starts else {}),
             "end_id": END,
             "unseen_ids": self.unseen,
         }
@@ -126,7 +139,7 @@ class Language(RunningText[LanguageSettings]):
         return self.model(batch.tokens_BT, *documents(batch.tokens_BT))
 
     def measure(self, ids: NDArray[Any]) -> dict[str, float]:
-        """Over every token but the first, each row of the context's length by itself.
+        """Over every token but the first and every <start>, each row of the context's length by itself.
 
         loss           mean, in nats per token
         perplexity     e to that
@@ -144,12 +157,14 @@ class Language(RunningText[LanguageSettings]):
         return f"every token once, each row of {self.context} by itself"
 
     def validate(self, step: int) -> dict[str, float]:
-        """Also writes how the model continues the first words of the validation text."""
+        """Also writes how the model continues the first words of the validation text, or of its first document."""
         from regard.data.tokenizers import END
         from regard.decoding.generate import generate
 
         metrics = super().validate(step)
         prompt = self.ids.valid[:SAMPLE_PROMPT].astype(int).tolist()
+        if self.starts and END in prompt[1:]:  # nothing is read of two documents at once
+            prompt = prompt[: prompt.index(END, 1)]
         settings = self.settings.decoding.model_copy(update={"temperature": 0.8, "max_tokens": SAMPLE_LENGTH})
         written = generate(
             self.model,
@@ -256,11 +271,17 @@ class Language(RunningText[LanguageSettings]):
                     yield Piece(first + row, rest, "", 1.0, [], True)
 
     def encode(self, prompt: str) -> list[int]:
-        """The ids of a prompt; of one longer than the context, the last part. An empty one starts a new document."""
-        from regard.data.tokenizers import END
+        """The ids of a prompt; of one longer than the context, the last part.
+
+        Where documents are kept apart, a prompt is the beginning of one, as training has shown it. Otherwise an empty
+        prompt is a new line.
+        """
+        from regard.data.tokenizers import END, START
 
         ids = self.tokenizer.encode([prompt])[0] if prompt else []
-        if not ids:
+        if self.starts:
+            ids = [START, *ids]
+        elif not ids:
             ids = [END] if self.settings.data.documents == "apart" else self.tokenizer.encode(["\n"])[0]
         if len(ids) >= self.context:
             console.warn(

@@ -47,15 +47,18 @@ class Masked(RunningText[MaskedSettings]):
         verb="fill",
         metrics=("loss", "accuracy"),
         starter="bert-small",
-        advice="Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU.",
+        advice="Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU: without one it takes days.",
     )
     Settings = MaskedSettings
-    document_starts = True
     starts_from = ("masked", "classify-text")
 
     model: MaskedModel
 
     # ------------------------------------------------------------ from data to a model
+
+    @classmethod
+    def with_starts(cls, settings: MaskedSettings) -> bool:
+        return True
 
     def prepare(self) -> None:
         from regard.data.masked_batches import MaskedStream
@@ -113,6 +116,10 @@ class Masked(RunningText[MaskedSettings]):
         batches = in_order(ids, self._rows, self.settings.training.row_length, self.masking)
         measured = measure(self.model, batches, self.logits, self.hardware)
         return {"loss": measured.loss, "perplexity": measured.perplexity, "accuracy": measured.accuracy}
+
+    def unread(self, ids: NDArray[Any]) -> int:
+        """What does not fill a row."""
+        return len(ids) % min(self.settings.training.row_length, len(ids))
 
     def measured_how(self) -> str:
         return f"{self.settings.masking.share:.0%} of the tokens hidden"

@@ -23,13 +23,22 @@ T = TypeVar("T", bound=RunningTextSettings)
 class RunningText(Task[T]):
     """A task that reads one long text, or documents one after the other."""
 
-    document_starts: ClassVar[bool] = False  # whether documents begin with <start>
     # In single sentences a word is the same token wherever it stands; a model of running text takes it as it is.
     sentences: ClassVar[bool] = True
     handed_on = ("tokenizer.json",)
 
     tokenizer: TextTokenizer
     ids: TextSplits
+
+    @classmethod
+    def with_starts(cls, settings: T) -> bool:
+        """Whether a new run's documents begin with <start>."""
+        return False
+
+    @property
+    def starts(self) -> bool:
+        """Whether this run's documents begin with <start>."""
+        return self.with_starts(self.settings)
 
     @classmethod
     def check_files(cls, settings: T) -> None:
@@ -44,7 +53,7 @@ class RunningText(Task[T]):
 
         text = text_source(settings.data.text, settings.data)
         tokenizer = learn_text_tokenizer(text, settings.tokenizer, cls.sentences)
-        splits = divide_text(text, settings.data, tokenizer, cls.document_starts)
+        splits = divide_text(text, settings.data, tokenizer, cls.with_starts(settings))
         return survey_text(text, splits, tokenizer.size, getattr(settings.training, "row_length", 0))
 
     def prepare(self) -> None:
@@ -64,7 +73,7 @@ class RunningText(Task[T]):
         from regard.data.running_text import divide_text
 
         data = self.settings.data
-        return divide_text(text_source(data.text, data), data, self.tokenizer, self.document_starts)
+        return divide_text(text_source(data.text, data), data, self.tokenizer, self.starts)
 
     def restore(self) -> None:
         from regard.data.tokenizers import TextTokenizer
@@ -82,6 +91,10 @@ class RunningText(Task[T]):
     def measured_how(self) -> str:
         """What the metrics are of, in words."""
 
+    def unread(self, ids: NDArray[Any]) -> int:
+        """How many tokens at the end of a text `measure` does not read."""
+        return 0
+
     def validate(self, step: int) -> dict[str, float]:
         return self.measure(self.ids.valid)
 
@@ -94,9 +107,10 @@ class RunningText(Task[T]):
         ids, what = self._held_out(files, split)
         if len(ids) < 2:
             raise RegardError("There is nothing to score.", f"The {what} text is empty.", "Name another file.")
-        signature = f"{what} · {self.measured_how()}"
+        left_out = self.unread(ids)
+        signature = f"{what} · {self.measured_how()}" + (f" · the last {left_out:,} left out" if left_out else "")
         scores = [Score(name, value, None, signature) for name, value in self.measure(ids).items()]
-        return Evaluation(scores, len(ids), "tokens")
+        return Evaluation(scores, len(ids), "tokens", details={"left_out": left_out})
 
     def _held_out(self, files: FileList | None, split: str) -> tuple[NDArray[Any], str]:
         from regard.data.cache import cache_folder
@@ -107,7 +121,7 @@ class RunningText(Task[T]):
         if files:
             names = [name for item in files for name in ([item] if isinstance(item, str) else item)]
             source = text_source(names, data.model_copy(update={"root": "."}))
-            ids = tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.document_starts)
+            ids = tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.starts)
             return ids, ", ".join(names)
         self.notice_change(text_fingerprints(data), split)
         splits = self._divided()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -168,6 +168,19 @@ class Task(ABC, Generic[S]):
         """Where to draw what an evaluation shows. That of the run's own test is not overwritten by any other."""
         other = f"-{Path(str(files[0])).name.partition('.')[0]}" if files else f"-{split}"
         return self.folder.plots / f"{name}{'' if other == '-test' and not files else other}.png"
+
+    def drawn(self, path: Path, draw: Callable[[Path], object]) -> str | None:
+        """Draw a picture that goes with a result, and say where it is.
+
+        None, with a warning, where it cannot be written, as in a run folder that is read-only: the result stands
+        without it.
+        """
+        try:
+            draw(path)
+        except OSError as error:
+            console.warn(f"The picture '{path}' could not be written: {error}")
+            return None
+        return str(path.resolve())
 
 
 def must_have_no_files(files: Sequence[Any] | None, what: str, why: str) -> None:

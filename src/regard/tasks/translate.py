@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import console
-from regard.data.pairs import Pair, PairSource, not_empty, pair_source, pair_splits
+from regard.data.pairs import PairSource, has_text, not_empty, pair_source, pair_splits
+from regard.data.splits import SHOWN_AS
 from regard.errors import RegardError
 from regard.recipes import changed
 from regard.settings import (
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from regard.data.pair_batches import PairBatch
     from regard.data.tokenised import TokenisedPairs
     from regard.data.tokenizers import TextTokenizer
+    from regard.decoding.long_sources import LongSources
     from regard.decoding.translate import Translator
-    from regard.evaluation.metrics import Evaluation, Score
+    from regard.evaluation.metrics import Evaluation
     from regard.explain.translation import TracedTranslation
     from regard.models.seq2seq import Seq2Seq
     from regard.training.folder import RunFolder
@@ -68,7 +70,7 @@ class Translate(Task[TranslateSettings]):
         verb="translate",
         metrics=("bleu", "chrf"),
         starter="starter",
-        advice="Edit data.train; the rest works as it is for some 10,000 to 1,000,000 pairs.",
+        advice="Edit data.train; the rest is for some 10,000 to 100,000 pairs, and half an hour on a laptop.",
     )
     Settings = TranslateSettings
 
@@ -91,7 +93,7 @@ class Translate(Task[TranslateSettings]):
 
     def prepare(self) -> None:
         from regard.data.bpe_dropout import BpeDropout
-        from regard.data.pair_batches import PairStream, Rectangle
+        from regard.data.pair_batches import PairStream, Rectangle, cut_off
 
         data, training = self.settings.data, self.settings.training
         self.sources = pair_splits(data)
@@ -119,6 +121,12 @@ class Translate(Task[TranslateSettings]):
                 f"{stream.too_long:,} of {len(self.pairs['train']):,} pairs are longer than "
                 f"data.max_length = {data.max_length} tokens and are left out of training."
             )
+        for name in ("valid", "test"):
+            if count := cut_off(self.pairs[name], self.rectangle, self._most_positions):
+                console.warn(
+                    f"{count:,} of {len(self.pairs[name]):,} {SHOWN_AS[name]} pairs are longer than a row of "
+                    f"{training.row_length} tokens, or than the model's positions: the loss is over their beginning."
+                )
         self.stream = stream
 
     def _tokenised(self) -> dict[str, TokenisedPairs]:
@@ -195,44 +203,60 @@ class Translate(Task[TranslateSettings]):
         return metrics | ({"bleu": bleu(outputs, [target for _, target in pairs])} if bleu_too else {})
 
     def test(self) -> dict[str, float]:
-        _, scores = self._translate_and_score(list(not_empty(self.sources["test"])), self.translator())
-        return self._loss_on("test") | {score.name: score.value for score in scores}
+        return self._loss_on("test") | self._translated(self.sources["test"], self.translator()).metrics
 
     def _loss_on(self, split: str) -> dict[str, float]:
-        """Mean loss (nats per token) and perplexity over all pairs."""
+        """Mean loss (nats per token) and perplexity over all pairs with text on both sides."""
         from regard.data.pair_batches import in_order
         from regard.training.measure import measure
 
-        measured = measure(self.model, in_order(self.pairs[split], self.rectangle), self.logits, self.hardware)
+        batches = in_order(self.pairs[split], self.rectangle, self._most_positions)
+        measured = measure(self.model, batches, self.logits, self.hardware)
         return {"loss": measured.loss, "perplexity": measured.perplexity}
-
-    def _translate_and_score(self, pairs: list[Pair], translator: Translator) -> tuple[list[str], list[Score]]:
-        """The best translation of each source, and the scores of all against their references."""
-        from regard.evaluation.metrics import translation_scores
-
-        with console.progress(len(pairs), "translating") as show:
-            best = translator.translate([source for source, _ in pairs], progress=lambda done: show(done, ""))
-        outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in best]
-        return outputs, translation_scores(outputs, [target for _, target in pairs])
 
     def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:
         """Translate held-out pairs and score them. Options are of [decoding]."""
-        from regard.evaluation.metrics import Evaluation
-
         if files:
             source = pair_source(files, self.settings.data)
         else:
             source = pair_splits(self.settings.data)[split]
             self.notice_change({split: source.fingerprint}, split)
-        pairs = list(not_empty(source))
-        if not pairs:
+        if not any(True for _ in not_empty(source)):
             raise RegardError(
                 "There is nothing to score.",
                 f"The {split} data has no pair with text on both sides.",
                 "Name other files.",
             )
-        translations, scores = self._translate_and_score(pairs, self.translator(**options))
-        return Evaluation(scores, len(pairs), "sentences", outputs=translations)
+        return self._translated(source, self.translator(**options))
+
+    def _translated(self, pairs: PairSource, translator: Translator) -> Evaluation:
+        """The best translation of every line, and the scores of all against their references.
+
+        A line that is blank on a side is scored as it stands, as sacreBLEU does with files. A bad one that is skipped
+        has a blank line among the translations, and no score.
+        """
+        from regard.evaluation.metrics import Evaluation, translation_scores
+
+        lines = list(pairs.lines())
+        scored = [pair for pair in lines if pair is not None]
+        blank, skipped = sum(not has_text(pair) for pair in scored), len(lines) - len(scored)
+        if blank:
+            console.warn(f"{blank:,} of {len(lines):,} pairs have a blank side. They are scored as they stand.")
+        if skipped:
+            console.warn(f'{skipped:,} of {len(lines):,} lines are left out of the score: data.bad_lines = "skip".')
+        long = replace(self.long_sources(translator), advice="")  # scores are of lines as they are
+        with console.progress(len(lines), "translating") as show:
+            best = translator.translate(
+                [pair[0] if pair is not None else "" for pair in lines],
+                progress=lambda done: show(done, ""),
+                noticed=lambda line, tokens: long.notice(line + 1, tokens),
+            )
+        long.warn()
+        outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in best]
+        hypotheses = [output for output, pair in zip(outputs, lines, strict=True) if pair is not None]
+        scores = translation_scores(hypotheses, [target for _, target in scored])
+        details = {"lines": len(lines), "blank": blank, "left_out": skipped}
+        return Evaluation(scores, len(scored), "sentences", outputs, details)
 
     def next_commands(self) -> list[str]:
         commands = [
@@ -251,21 +275,47 @@ class Translate(Task[TranslateSettings]):
         *,
         prefixes: Sequence[str] | None = None,
         seed: int = 1,
+        split_sentences: bool = False,
         **decoding: Any,
     ) -> list[str]:
-        """The best translation of each sentence. Keywords override [decoding]: beam=1, temperature=0.8 …"""
+        """The best translation of each sentence. Keywords override [decoding]: beam=1, temperature=0.8 …
+
+        With `split_sentences`, each may be several sentences, which are translated one by one and joined again.
+        """
         sentences = [sentences] if isinstance(sentences, str) else sentences
-        every = self.translator(**decoding).translate(sentences, prefixes=prefixes, seed=seed)
-        return [hypotheses[0].text for hypotheses in every]
+        translator = self.translator(**decoding)
+        long = self.long_sources(translator, split_sentences)
+        every = translator.translate(
+            sentences,
+            prefixes=prefixes,
+            seed=seed,
+            split=split_sentences,
+            noticed=lambda line, tokens: long.notice(line + 1, tokens),
+        )
+        long.warn()
+        return [hypotheses[0].text if hypotheses else "" for hypotheses in every]
 
     def translator(self, **decoding: Any) -> Translator:
         """What translates with these settings of [decoding]; it gives all hypotheses with their scores."""
         from regard.decoding.translate import Translator
 
-        settings, model = changed(self.settings.decoding, **decoding), self.settings.model
-        longest = model.part("positions").most_positions(model)
+        settings = changed(self.settings.decoding, **decoding)
         source, target = self.tokenizers.both
-        return Translator(self.model, source, target, settings, longest, self.hardware.device)
+        return Translator(self.model, source, target, settings, self._most_positions, self.hardware.device)
+
+    def long_sources(self, translator: Translator, split: bool = False) -> LongSources:
+        """What remembers which lines are longer than the translator can read, or has learned to."""
+        from regard.decoding.long_sources import LongSources
+
+        long = LongSources(translator.max_positions, self.settings.data.max_length)
+        return replace(long, what="sentence", advice="") if split else long
+
+    @property
+    def _most_positions(self) -> int:
+        """The longest sentence that the model can take, in tokens."""
+        model = self.settings.model
+        most: int = model.part("positions").most_positions(model)
+        return most
 
     def traced(self, text: str, target: str = "") -> TracedTranslation:
         """What the model computed for a sentence and its best translation, or the one given."""

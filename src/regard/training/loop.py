@@ -41,6 +41,7 @@ from regard.training.checkpoint import (
     save_tensors,
     weights_of,
 )
+from regard.training.estimate import Estimate
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
 from regard.training.optimizer import Optimizer
@@ -131,6 +132,7 @@ class Trainer:
         self.optimizer = Optimizer(self.model, self.settings)
         self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.progress = Progress()
+        self.estimate = Estimate(task.settings, self.hardware.name, self.hardware.device.type == "cuda")
         self.stop_asked = False
         self.drawn = time.perf_counter()
         self.backward = Backward(self.model, task.loss, self.hardware)
@@ -142,7 +144,7 @@ class Trainer:
         self._resume()
         with (
             _stop_on_signal(self),
-            console.progress(self.settings.steps, "training", self.progress.step) as show,
+            console.progress(self.settings.steps, "training", self.progress.step, time_left=False) as show,
             closing(
                 _ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")
             ) as batches,
@@ -157,12 +159,16 @@ class Trainer:
                 self.progress.seconds += taken
                 window = self.progress.window
                 window.add(loss, norm, batch.targets, taken)
-                show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} {batch.unit}/s")
+                show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} {batch.unit}/s{self.estimate.shown(step)}")
                 if step % self.settings.log_every == 0:
                     self._log(step, window, batch.unit)
                     self.progress.window = Window()
                 self._after(step)
-                self.progress.seconds += time.perf_counter() - started - taken
+                after = time.perf_counter() - started - taken
+                self.progress.seconds += after
+                self.estimate.add(step, taken, after)
+                for line in self.estimate.news(step):
+                    console.say(line)
                 if self.stop_asked:
                     self._save()
                     self._draw()
