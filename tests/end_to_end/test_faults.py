@@ -39,6 +39,7 @@ FAULTS = {
     "a full disk in a checkpoint": Fault("full", 40, ("write",)),
     "an error of the disk when older checkpoints are removed": Fault("fail", 2, ("remove",), part="step-2"),
     "a kill when older checkpoints are removed": Fault("kill", 3, ("remove",), part="step-2"),
+    "a kill when `best` is to be moved": Fault("kill", 2, ("rename",), part="/checkpoints/best"),
     "a checkpoint that cannot get its name": Fault("fail", 1, ("rename",), "EACCES", part="/checkpoints/step-4"),
     "a write that is cut short": Fault("short", 1, ("write",), part="/.step-6.tmp/"),
     "a kill in the middle of the final model": Fault("kill half-way", 2, ("write",), part="/run/.tmp"),

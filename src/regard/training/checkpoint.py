@@ -180,8 +180,11 @@ class Checkpoints:
 
     def _sweep(self) -> None:
         """Remove what is left of a save or a removal that was killed or failed."""
-        for leftover in self.folder.glob(".step-*.tmp"):
-            shutil.rmtree(leftover)
+        for leftover in self.folder.glob(".*.tmp"):
+            if leftover.is_symlink():  # of `last` or `best`
+                leftover.unlink()
+            else:
+                shutil.rmtree(leftover)
 
 
 # ---------------------------------------------------------------- tensors of a model
