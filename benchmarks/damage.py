@@ -44,6 +44,7 @@ from regard import console
 from regard.errors import RegardError
 from regard.tables import text_table
 from regard.training.checkpoint import Checkpoint, Checkpoints
+from regard.training.folder import RunFolder
 from small_trainings import QUICK_CURVES, Workshop, differences, kill_at_rename, run
 
 TRAININGS = ["translate", "language, in pieces", "masked", "classify-text from masked", "embeddings"]
@@ -204,9 +205,21 @@ def resume(subject: Subject, damaged: str = "") -> set[str]:
     with tempfile.TemporaryDirectory() as place:
         copy = Path(shutil.copytree(subject.path, Path(place, "run"), symlinks=True))
         regard.train(str(copy), resume=True)
-        # What is written for people stays as it is damaged: nothing is computed from it.
-        kept = {damaged} if damaged == "metrics.jsonl" or damaged.startswith("samples/") else set()
-        return set(differences(copy, subject.whole)) - kept
+        different = set(differences(copy, subject.whole))
+        if damaged in different and not is_used(copy, damaged):
+            different.remove(damaged)
+        return different
+
+
+def is_used(run: Path, damaged: str) -> bool:
+    """Not if it is written for people only, or if whoever reads it is told that it is damaged."""
+    if damaged == "metrics.jsonl" or damaged.startswith("samples/"):
+        return False
+    try:
+        RunFolder(run).checked(damaged)
+    except RegardError:
+        return False
+    return True
 
 
 def warnings(heard: io.StringIO) -> set[str]:
