@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard import console
 from regard.errors import RegardError
 from regard.settings import SystemSettings
 from regard.version import __version__
 
 STEPS_WORTH_COMPILING = 1000
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,15 @@ class Hardware:
     precision: torch.dtype
     compile: bool
     deterministic: bool = False  # on a GPU; a CPU with the same number of threads always is
+    cuda_was_in_use: bool = False  # too early for that
 
     @classmethod
     def choose(cls, settings: SystemSettings, steps: int = 0) -> Hardware:
         """What to run on; `steps` is how long a training would run compiled, to tell whether that pays."""
+        # With this, the sums of cuBLAS do not depend on what else is running. It is read when CUDA is first used.
+        too_late = settings.deterministic and WORKSPACE not in os.environ and torch.cuda.is_initialized()
+        if settings.deterministic:
+            os.environ.setdefault(WORKSPACE, ":4096:8")
         name = settings.device
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -52,6 +59,7 @@ class Hardware:
             precision=torch.bfloat16 if half else torch.float32,
             compile=settings.compile == "yes" or (settings.compile == "auto" and pays),
             deterministic=settings.deterministic and device.type == "cuda",
+            cuda_was_in_use=too_late,
         )
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -65,14 +73,22 @@ class Hardware:
         if not self.deterministic:
             yield
             return
-        # cuBLAS reads this when it is first used; with it, its sums do not depend on what else is running.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        if self.cuda_was_in_use:
+            console.warn(f"CUDA was used before {WORKSPACE} was set: the same bytes every time are not certain.")
         filling: Any = torch.utils.deterministic
         before = torch.are_deterministic_algorithms_enabled(), filling.fill_uninitialized_memory
         torch.use_deterministic_algorithms(True)
         filling.fill_uninitialized_memory = False  # which is for finding bugs, and takes time
         try:
             yield
+        except RuntimeError as error:
+            if "deterministic" not in str(error):
+                raise
+            raise RegardError(
+                "This model cannot be trained with system.deterministic = true.",
+                str(error).partition(".")[0] + ".",
+                "Set system.deterministic=false.",
+            ) from None
         finally:
             torch.use_deterministic_algorithms(before[0])
             filling.fill_uninitialized_memory = before[1]

@@ -6,6 +6,7 @@ command can be given again. After that the folder stays, and `--resume` continue
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import shutil
@@ -185,10 +186,11 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
     except (Interrupted, KeyboardInterrupt):
         raise Interrupted(_how_to_continue(settings, folder)) from None
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RegardError(
-            f"Training stopped: a file of the run '{folder.path}' could not be written.",
+            f"Training '{folder.path}' stopped: a file could not be read or written.",
             f"{error}",
-            f"Free some room on the disk. {_how_to_continue(settings, folder)}",
+            f"{'Free some room on the disk. ' if full else ''}{_how_to_continue(settings, folder)}",
         ) from None
 
 

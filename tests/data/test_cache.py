@@ -105,3 +105,15 @@ def test_leftovers_of_killed_processes_are_swept_after_a_day(tmp_path):
     os.utime(old, (0, 0))
     cached(tmp_path, ["key"], Writer())
     assert not old.exists() and new.exists()
+
+
+def test_what_another_process_has_written_meanwhile_is_left_in_place(tmp_path):
+    """It may be reading it already."""
+    inodes = []
+
+    def another_process() -> None:
+        inodes.append((cached(tmp_path, ["key"], Writer()) / "ids").stat().st_ino)
+
+    folder = cached(tmp_path, ["key"], Writer(then=another_process))
+    assert (folder / "ids").stat().st_ino == inodes[0]
+    assert read(folder) == CONTENT and not list(tmp_path.glob("prepared/*.tmp"))

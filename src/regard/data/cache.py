@@ -44,10 +44,11 @@ def cached(cache: Path, key: Iterable[str], write: Callable[[Path], None]) -> Pa
             flush(path)
             digests[path.name] = sha256(path)
         (temporary / "manifest.json").write_text(json.dumps({"sha256": digests}, indent=2))
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
+        if folder.exists() and not _is_complete(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)  # fails if another process has written it meanwhile, and may be reading it now
     except OSError as error:
-        if not _is_complete(folder):  # else another process wrote the same folder meanwhile
+        if not _is_complete(folder):
             raise RegardError(
                 f"Cannot write prepared data to '{folder.parent}'.",
                 f"{error}",

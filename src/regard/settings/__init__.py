@@ -19,7 +19,7 @@ from regard.settings.model import (
 )
 from regard.settings.objectives import EmbeddingSettings, MaskingSettings, PixelSettings, SyntheticSettings
 from regard.settings.parts import PartSettings
-from regard.settings.system import SystemSettings
+from regard.settings.system import ReproducibleSystem, SystemSettings
 from regard.settings.task import (
     ImageTaskSettings,
     NetworkSettings,
@@ -70,6 +70,7 @@ __all__ = [
     "PixelSettings",
     "PixelTraining",
     "Problem",
+    "ReproducibleSystem",
     "RunningTextSettings",
     "RunningTextTraining",
     "SamplingSettings",

@@ -8,10 +8,18 @@ from pydantic import Field
 
 from regard.settings.base import NotNegative, Settings
 
+SAME_BYTES = "on a GPU: the same bytes from the same seed every time; some kernels are slower"
+
 
 class SystemSettings(Settings):
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto · cpu · cuda · cuda:1")
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on CUDA")
     compile: Literal["auto", "yes", "no"] = Field("auto", description="torch.compile; auto: on CUDA, for long runs")
-    deterministic: bool = Field(False, description="on a GPU: the same bytes from the same seed every time")
+    deterministic: bool = Field(False, description=SAME_BYTES)
     threads: NotNegative = Field(0, description="CPU threads; 0: as torch chooses")
+
+
+class ReproducibleSystem(SystemSettings):
+    """Of tasks whose kernels take no longer for it."""
+
+    deterministic: bool = Field(True, description=SAME_BYTES)

@@ -19,6 +19,7 @@ from regard.settings import (
     PairData,
     PairTokenizerSettings,
     Problem,
+    ReproducibleSystem,
     SentenceSettings,
     TranslationModel,
     TranslationTraining,
@@ -50,6 +51,7 @@ class TranslateSettings(SentenceSettings):
     model: TranslationModel = TranslationModel()
     training: TranslationTraining = TranslationTraining()
     decoding: BeamSettings = BeamSettings()
+    system: ReproducibleSystem = ReproducibleSystem()
 
     def check(self) -> Iterator[Problem]:
         yield from super().check()
