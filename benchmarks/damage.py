@@ -2,12 +2,13 @@
 
     python benchmarks/damage.py [--damages 10000] [--seed 1] [--quick]
 
-Small runs of several tasks, finished and stopped in the middle, are damaged ten thousand times: one bit of one of their
+Small runs of all tasks, finished or stopped in the middle, are damaged ten thousand times: one bit of one of their
 files is flipped, or the file is cut off, every file as often as every other. Then the run is used as its files are:
 
-- loaded, and asked for an answer: the answer, the settings and the weights must be the same as before;
+- a finished run is loaded and asked for an answer: that, the settings and the weights must be the same as before;
 - if it is a file of a checkpoint, that checkpoint is read: it must be what it was, or left out with a warning;
-- now and then, resumed to its end as by `regard train RUN --resume`: the model must be the same bytes as before.
+- a stopped run, and now and then any other, is resumed to its end as by `regard train RUN --resume`: the model must be
+  the same bytes as before.
 
 Each damage is then "refused" (an error in three lines), "said" (a warning, and what was whole is used) or "harmless"
 (nothing is different). Anything else counts as a failure: a difference without a word, or any other exception. The last
@@ -43,7 +44,8 @@ from regard import console
 from regard.errors import RegardError
 from regard.tables import text_table
 from regard.training.checkpoint import Checkpoint, Checkpoints
-from small_trainings import Workshop, differences, kill_at_rename, run
+from regard.training.folder import RunFolder
+from small_trainings import QUICK_CURVES, Workshop, differences, kill_at_rename, run
 
 TRAININGS = ["translate", "language, in pieces", "masked", "classify-text from masked", "embeddings"]
 TRAININGS += ["classify-image", "pixels", "synthetic"]
@@ -91,6 +93,15 @@ class Subject:
     @cached_property
     def expected(self) -> str:
         return fingerprint(self.path) if self.finished else ""
+
+    @cached_property
+    def usual_warnings(self) -> set[str]:
+        """What is said when it is resumed and nothing is damaged."""
+        heard = io.StringIO()
+        with contextlib.redirect_stderr(heard):
+            different = resume(self)
+        assert not different, f"{self.name} is not what it was before it was damaged: {different}"
+        return warnings(heard)
 
     @cached_property
     def checkpoints(self) -> dict[int, str]:
@@ -166,7 +177,6 @@ def try_out(subject: Subject, damage: Damage) -> tuple[str, str]:
     signal.alarm(SECONDS)
     try:
         with contextlib.redirect_stderr(heard):
-            console._stderr.cache_clear()  # it has kept the stream that it first wrote to
             outcome = _use(subject, damage, heard)
     except RegardError as error:
         outcome = "refused", error.what
@@ -179,25 +189,41 @@ def try_out(subject: Subject, damage: Damage) -> tuple[str, str]:
 
 
 def _use(subject: Subject, damage: Damage, heard: io.StringIO) -> tuple[str, str]:
-    if damage.resumed:
-        return _resume(subject, damage, heard)
-    if match := CHECKPOINT.match(damage.file):
+    if (match := CHECKPOINT.match(damage.file)) and not damage.resumed:
         return ("said" if subject.damage_noticed(int(match[1])) else "harmless"), ""
-    if subject.finished and fingerprint(subject.path) != subject.expected:
-        return ("said" if "Warning" in heard.getvalue() else "failed"), "another answer"
-    return "harmless", ""
+    if damage.resumed:
+        different, about = resume(subject, damage.file), "resumed, differs: "
+    else:
+        different, about = {"the answer"} if fingerprint(subject.path) != subject.expected else set(), "differs: "
+    if warnings(heard) - subject.usual_warnings:
+        return "said", ""
+    return ("failed", about + ", ".join(sorted(different))) if different else ("harmless", "")
 
 
-def _resume(subject: Subject, damage: Damage, heard: io.StringIO) -> tuple[str, str]:
-    """In a copy, as it writes to the folder."""
+def resume(subject: Subject, damaged: str = "") -> set[str]:
+    """What is different in the end. Done in a copy, as it writes to the folder."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(shutil.copytree(subject.path, Path(place, "run"), symlinks=True))
         regard.train(str(copy), resume=True)
-        # What is written for people stays as it is damaged: nothing is computed from it.
-        kept = {damage.file} if damage.file == "metrics.jsonl" or damage.file.startswith("samples/") else set()
-        different = set(differences(copy, subject.whole)) - kept
-    said = "Warning" in heard.getvalue()
-    return ("said" if said else "failed" if different else "harmless"), f"resumed, differs: {different}"
+        different = set(differences(copy, subject.whole))
+        if damaged in different and not is_used(copy, damaged):
+            different.remove(damaged)
+        return different
+
+
+def is_used(run: Path, damaged: str) -> bool:
+    """Not if it is written for people only, or if whoever reads it is told that it is damaged."""
+    if damaged == "metrics.jsonl" or damaged.startswith("samples/"):
+        return False
+    try:
+        RunFolder(run).checked(damaged)
+    except RegardError:
+        return False
+    return True
+
+
+def warnings(heard: io.StringIO) -> set[str]:
+    return {line for line in heard.getvalue().splitlines() if line.startswith("Warning: ")}
 
 
 def _too_long(number: int, frame: Any) -> None:
@@ -213,11 +239,13 @@ def _own_copies(subjects: list[Subject]) -> None:
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     console.be_quiet(True)
+    exec(QUICK_CURVES)
     place = Path(tempfile.mkdtemp(dir=subjects[0].path.parents[1]))
     for number, subject in enumerate(subjects):
         copy = Path(shutil.copytree(subject.path, place / str(number), symlinks=True))
         own = Subject(subject.name, copy, subject.whole, subject.finished)
-        assert own.expected == subject.expected and own.checkpoints, "nothing is damaged yet"
+        # Known before anything is damaged.
+        assert own.expected == subject.expected and own.checkpoints and isinstance(own.usual_warnings, set)
         SUBJECTS.append(own)
 
 
@@ -229,16 +257,15 @@ def _try_all(damages: list[Damage]) -> list[tuple[Damage, str, str]]:
 
 
 def subjects_of(workshop: Workshop, names: list[str]) -> list[Subject]:
-    """Each run twice: finished, and killed when it was to put its last checkpoint in place."""
-    found = []
-    for name in names:
-        whole = workshop.whole(name)
+    """The finished runs; and every second one also as it is when it was killed before its last checkpoint."""
+    found = [Subject(name, workshop.whole(name), workshop.whole(name), True) for name in names]
+    for name in names[1::2]:
         stopped = workshop.folder / "stopped" / name / "run"
         ended = run(*workshop.command(workshop.trainings[name], stopped), before=kill_at_rename("/step-9"))
         if ended.code != -signal.SIGKILL:
             sys.exit(f"{name} was not stopped:\n{ended.stderr}")
         shutil.rmtree(stopped / "checkpoints" / ".step-9.tmp")
-        found += [Subject(name, whole, whole, True), Subject(f"{name}, stopped", stopped, whole, False)]
+        found.append(Subject(f"{name}, stopped", stopped, workshop.whole(name), False))
     return found
 
 
@@ -248,7 +275,9 @@ def planned(subjects: list[Subject], count: int, chance: random.Random, resumed:
     for at in range(count):
         number, name = files[at % len(files)]
         size = len(subjects[number].files[name])
-        to_the_end = bool(resumed) and chance.randrange(resumed) == 0
+        # What else could be done with a run that was stopped, but for reading one of its checkpoints?
+        only_resumed = not subjects[number].finished and not CHECKPOINT.match(name)
+        to_the_end = only_resumed or (bool(resumed) and chance.randrange(resumed) == 0)
         if at % 3 and size:
             yield Damage(number, name, chance.randrange(8 * size), resumed=to_the_end)
         else:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from injection import Fault, read_trace, why_not
-from small_trainings import Training, Workshop, differences, ended, forked_regard, run, running
+from small_trainings import Training, Workshop, differences, ended, run, started
 
 SAVES_IN_FIVE = 2
 CALLS = 60  # of the 140 that save the checkpoints of one training: enough that older ones are removed, too
@@ -60,9 +60,9 @@ def inside_a_save(command: list[str], folder: Path, chance: random.Random, usual
 def at_any_moment(command: list[str], folder: Path, chance: random.Random, usual: float) -> str:
     """Start it, and kill it after a while. Returns after how long; "" if it ended before."""
     seconds = chance.uniform(0, 0.8 * usual)
-    with running(*command, program=forked_regard()) as process:
-        started = time.perf_counter()
-        while process.poll() is None and time.perf_counter() - started < seconds:
+    with started(*command) as process:
+        since = time.perf_counter()
+        while process.poll() is None and time.perf_counter() - since < seconds:
             time.sleep(0.001)
         process.kill()
         code = ended(process).code
@@ -75,9 +75,9 @@ Kill = Callable[[list[str], Path, random.Random, float], str]
 def kill(workshop: Workshop, training: Training, kills: list[Kill], seed: int) -> Killed:
     """Kill the training in these ways, in this order, in as few runs as it takes; each must end as if left alone."""
     chance = random.Random(f"{seed} {training.name}")
-    started = time.perf_counter()
+    since = time.perf_counter()
     whole = workshop.whole(training.name)
-    usual = time.perf_counter() - started
+    usual = time.perf_counter() - since
     killed = Killed(training.name)
     waiting = list(kills)
     for attempt in range(TRIES):

@@ -22,6 +22,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     run: Any = request.getfixturevalue(request.param)
     path = Path(shutil.copytree(run.folder.path, tmp_path / "run", symlinks=True))
     subject = Subject(request.param, path, run.folder.path, finished=True)
+    subject.usual_warnings = set()  # nothing is resumed here
     assert subject.expected and subject.checkpoints
     return subject
 

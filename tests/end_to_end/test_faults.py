@@ -37,8 +37,9 @@ def test_every_kind_of_call_is_seen(workshop: Workshop):
 
 FAULTS = {
     "a full disk in a checkpoint": Fault("full", 40, ("write",)),
-    "an error of the disk when older checkpoints are removed": Fault("fail", 2, ("remove",), part="/checkpoints/"),
-    "a kill when older checkpoints are removed": Fault("kill", 3, ("remove",), part="/checkpoints/"),
+    "an error of the disk when older checkpoints are removed": Fault("fail", 2, ("remove",), part="step-2"),
+    "a kill when older checkpoints are removed": Fault("kill", 3, ("remove",), part="step-2"),
+    "a kill when `best` is to be moved": Fault("kill", 2, ("rename",), part="/checkpoints/best"),
     "a checkpoint that cannot get its name": Fault("fail", 1, ("rename",), "EACCES", part="/checkpoints/step-4"),
     "a write that is cut short": Fault("short", 1, ("write",), part="/.step-6.tmp/"),
     "a kill in the middle of the final model": Fault("kill half-way", 2, ("write",), part="/run/.tmp"),
@@ -56,8 +57,7 @@ def test_nothing_is_lost_and_resuming_gives_the_same_bytes(fault: Fault, worksho
 
 @injected
 def test_a_fine_tuning_killed_as_it_begins_still_has_the_tokenizer_of_the_run_it_starts_from(workshop: Workshop):
-    # The first call after its folder has appeared.
-    fault = Fault("kill", 1, part="/run/.lock")
+    fault = Fault("kill", 1, part=" 1/run/")  # the first call in its folder, which has just appeared
     assert disturb(workshop, workshop.trainings["classify-text from masked"], fault).problems == []
 
 

@@ -67,6 +67,19 @@ def test_a_stopped_and_resumed_run_gives_the_same_bytes(tiny_recipe, tmp_path, o
     assert [record["step"] for record in records(resumed)] == [record["step"] for record in records(whole)]
 
 
+def test_the_log_of_a_resumed_run_is_that_of_one_left_alone(tiny_recipe, tmp_path):
+    """Lines of the log fall between checkpoints: each is the mean of the same steps."""
+    changes = [*QUICK, "training.save_every=4", "training.validate_every=4", "training.log_every=3"]
+    whole = regard.train(str(tiny_recipe), *changes, "training.steps=8", out=tmp_path / "whole")
+    run = regard.train(str(tiny_recipe), *changes, "training.steps=4", out=tmp_path / "run")
+    regard.train(str(run), "training.steps=8", resume=True)
+    logged = [
+        [(r["step"], r["loss"], r["gradient_norm"]) for r in records(each) if "loss" in r] for each in (whole, run)
+    ]
+    assert logged[0] == logged[1]
+    assert [step for step, _, _ in logged[0]] == [3, 6]
+
+
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(tiny_recipe, tmp_path):
     one = trainer(tiny_recipe, tmp_path / "run")
     batch, _ = next(one.task.stream.batches(DataState()))

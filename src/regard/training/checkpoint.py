@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,8 +99,8 @@ class Checkpoints:
 
     def newest(self) -> int | None:
         """The newest step whose checkpoint is whole; each damaged one is named in a warning."""
-        for leftover in self.folder.glob(".step-*.tmp"):  # of a save that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(OSError):
+            self._sweep()
         steps = step_folders(self.folder)
         whole = next((step for step in reversed(steps) if self.is_whole(step)), None)
         if steps and whole is None:
@@ -170,11 +171,20 @@ class Checkpoints:
         saved = [step for step in self.steps() if step <= newest]
         regular = [step for step in self.regular_steps() if step <= newest]
         kept = {*saved[-2:], *regular[-self.keep :], best}
+        self._sweep()
         for step in self.steps():
             if step not in kept:
                 # Renamed first: what is half removed does not look like a checkpoint.
                 self._path(step).rename(self._temporary(step))
-                shutil.rmtree(self._temporary(step))
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what is left of a save or a removal that was killed or failed."""
+        for leftover in self.folder.glob(".*.tmp"):
+            if leftover.is_symlink():  # of `last` or `best`
+                leftover.unlink()
+            else:
+                shutil.rmtree(leftover)
 
 
 # ---------------------------------------------------------------- tensors of a model

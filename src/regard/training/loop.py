@@ -66,6 +66,34 @@ class Trainable(Protocol):
 
 
 @dataclass
+class Window:
+    """Means since the last line of the log."""
+
+    losses: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    targets: int = 0
+    seconds: float = 0.0  # of the updates alone, without validating and saving
+
+    def add(self, loss: float, norm: float, targets: int, seconds: float) -> None:
+        self.losses.append(loss)
+        self.norms.append(norm)
+        self.targets += targets
+        self.seconds += seconds
+
+    @property
+    def loss(self) -> float:
+        return sum(self.losses) / len(self.losses)
+
+    @property
+    def norm(self) -> float:
+        return sum(self.norms) / len(self.norms)
+
+    @property
+    def speed(self) -> float:
+        return self.targets / self.seconds
+
+
+@dataclass
 class Progress:
     """All that changes during a training, besides tensors. Saved with every checkpoint."""
 
@@ -76,6 +104,7 @@ class Progress:
     best_step: int = 0
     validations_since_best: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
+    window: Window = field(default_factory=Window)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -120,7 +149,6 @@ class Trainer:
                 _ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")
             ) as batches,
         ):
-            window = _Window()
             while self.progress.step < self.settings.steps and not self._out_of_patience():
                 started = time.perf_counter()
                 batch, self.progress.data = next(batches)
@@ -129,11 +157,12 @@ class Trainer:
                 self.progress.step = step
                 taken = time.perf_counter() - started
                 self.progress.seconds += taken
+                window = self.progress.window
                 window.add(loss, norm, batch.targets, taken)
                 show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} {batch.unit}/s{self.estimate.shown(step)}")
                 if step % self.settings.log_every == 0:
                     self._log(step, window, batch.unit)
-                    window = _Window()
+                    self.progress.window = Window()
                 self._after(step)
                 after = time.perf_counter() - started - taken
                 self.progress.seconds += after
@@ -311,7 +340,7 @@ class Trainer:
         done = step >= self.settings.steps
         console.say(f"All {step:,} steps are done already." if done else f"Continuing from step {step:,}.")
 
-    def _log(self, step: int, window: _Window, unit: str) -> None:
+    def _log(self, step: int, window: Window, unit: str) -> None:
         rate = learning_rate(step, self.settings, self.width)
         self.folder.append_metrics(
             {
@@ -335,34 +364,6 @@ class Trainer:
             "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0; "
             + (f"the checkpoint at step {kept[-1]:,} is whole." if kept else "no checkpoint was saved yet."),
         )
-
-
-class _Window:
-    """Means since the last line of the log."""
-
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.norms: list[float] = []
-        self.targets = 0
-        self.seconds = 0.0  # of the updates alone, without validating and saving
-
-    def add(self, loss: float, norm: float, targets: int, seconds: float) -> None:
-        self.losses.append(loss)
-        self.norms.append(norm)
-        self.targets += targets
-        self.seconds += seconds
-
-    @property
-    def loss(self) -> float:
-        return sum(self.losses) / len(self.losses)
-
-    @property
-    def norm(self) -> float:
-        return sum(self.norms) / len(self.norms)
-
-    @property
-    def speed(self) -> float:
-        return self.targets / self.seconds
 
 
 @contextmanager
