@@ -24,6 +24,7 @@ from regard.errors import RegardError, did_you_mean
 from regard.files import write_atomically
 
 FORM_ADVICE = "Give a file in the text format of word2vec or GloVe: a word and its numbers on each line."
+MOST_WORDS = 5_000_000  # of a file; the largest ones published have three million
 SUGGESTED = 10_000  # the most frequent words, among which a misspelled one is looked for
 
 
@@ -45,7 +46,7 @@ class WordVectors:
             if not line or not line.strip():
                 continue
             word, *numbers = line.rstrip().split(" ")
-            if number == 1 and len(numbers) == 1 and word.isdigit() and numbers[0].isdigit():
+            if number == 1 and len(numbers) == 1 and _is_count(word) and _is_count(numbers[0]):
                 announced = int(word), int(numbers[0])
                 continue
             try:
@@ -59,6 +60,8 @@ class WordVectors:
                 raise _malformed(path, number, f"The vector of '{word}' is not finite.")
             words.append(word)
             rows.append(row)
+            if len(words) > MOST_WORDS:
+                raise _malformed(path, number, f"A file may have {MOST_WORDS:,} words at most.")
         if announced and announced[0] != len(words):
             raise _malformed(path, 1, f"It announces {announced[0]:,} words, but {len(words):,} follow.")
         if not words:
@@ -140,6 +143,10 @@ def initialise_table(table: Tensor, tokenizer: TextTokenizer, vectors: WordVecto
         known = known * (mean_square / max(known.square().mean().item(), 1e-12)) ** 0.5
         table[tokens] = known.to(table)
     return len(tokens)
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) < 20
 
 
 def _malformed(path: Path, number: int, why: str) -> RegardError:

@@ -1,0 +1,112 @@
+"""What a packed file holds, bounded by its own size: a small file cannot fill the memory, nor keep a machine busy.
+
+    most = max(64 MiB, 100 × its size)
+
+Text packs to a third of its size, the most repetitive corpora to a fiftieth. What packs to less than a hundredth, and is
+not small, was made to be unpacked by someone else. All that is unpacked is read through here, in pieces.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+from typing import Any, BinaryIO, cast
+
+
+from regard.errors import RegardError
+
+FREE = 64 * 2**20  # bytes that any file may unpack to
+RATIO = 100  # how many times its own size a larger one may
+XZ_MEMORY = 128 * 2**20  # what an .xz may ask for to be unpacked; one made by `xz -9` asks for half of it
+PIECE = 2**16
+
+
+def most_unpacked(size: int) -> int:
+    """How many bytes a file of this size may unpack to."""
+    return max(FREE, RATIO * size)
+
+
+def too_much(name: str, size: int) -> RegardError:
+    """A file of this size holds, or says that it holds, more than it may."""
+    return RegardError(
+        f"'{name}' unpacks to more than {most_unpacked(size):,} bytes.",
+        f"It has {size:,} bytes itself. Above {FREE // 2**20} MiB, {RATIO} times its own size is the limit: what packs "
+        "better is taken for an attack, not for data.",
+        "If you trust the file, unpack it yourself and name what was in it.",
+    )
+
+
+def unpacked(file: BinaryIO, size: int, name: str, forms: str = "gz") -> BinaryIO:
+    """What a stream of this many bytes holds, if it begins as one of these forms; else the stream itself."""
+    start = file.peek(6)[:6]  # type: ignore[attr-defined]
+    form = next((form for form in forms.split() if start.startswith(STARTS[form])), None)
+    return file if form is None else cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, form), PIECE))
+
+
+def gunzipped(file: BinaryIO, size: int, name: str) -> BinaryIO:
+    """What a .gz holds; an error when it is read, if it is none."""
+    return cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, "gz"), PIECE))
+
+
+class Unpacked(io.RawIOBase):
+    """The content of a packed stream, up to what a file of its size may hold."""
+
+    def __init__(self, file: BinaryIO, size: int, name: str, form: str):
+        self.file, self.size, self.name = file, size, name
+        self.left = most_unpacked(size)
+        self.content: BinaryIO = OPENERS[form](file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        into = memoryview(buffer)
+        piece = self.content.read(len(into))
+        self.left -= len(piece)
+        if self.left < 0:
+            raise too_much(self.name, self.size)
+        into[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        self.content.close()
+        self.file.close()
+        super().close()
+
+
+class _Xz(io.RawIOBase):
+    """As `lzma.LZMAFile`, with a limit to the memory that the file may ask for."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.unpacker = file, lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        into = memoryview(buffer)
+        while True:
+            packed = b""
+            if self.unpacker.eof:  # another stream may follow, after zeros
+                packed = (self.unpacker.unused_data or self.file.read(PIECE)).lstrip(b"\0")
+                while not packed and (following := self.file.read(PIECE)):
+                    packed = following.lstrip(b"\0")
+                if not packed:
+                    return 0
+                self.unpacker = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+            elif self.unpacker.needs_input and not (packed := self.file.read(PIECE)):
+                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            if piece := self.unpacker.decompress(packed, len(into)):
+                into[: len(piece)] = piece
+                return len(piece)
+
+
+STARTS = {"gz": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "lzma": b"\x5d\0\0\x80"}
+OPENERS = {
+    "gz": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
+    "bz2": bz2.BZ2File,
+    "xz": _Xz,
+    "lzma": _Xz,
+}
