@@ -18,6 +18,7 @@ from regard.errors import Interrupted, RegardError, UsageError
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import TaskSettings
+from regard.tasks.room import check_room_to_load, check_room_to_train
 from regard.tasks.starting import check_word_vectors, inherit_settings, start_weights, starts_from, take_over_files
 from regard.tasks.task import Task
 from regard.training.folder import RunFolder, is_run
@@ -57,6 +58,7 @@ def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
     task.hardware = Hardware.choose(changed(task.settings.system, device=device))
     weights = read_tensors(task.folder.model)
     task.restore()
+    check_room_to_load(task, weights)
     task.model = load_model(task.build(), weights, task.folder.path).to(task.hardware.device).eval()
     return task
 
@@ -208,6 +210,7 @@ def _train_task(task: Task[Any]) -> dict[str, Any]:
         console.warn(remark)
     task.prepare()
     folder.write_text("config.toml", to_toml(settings))  # a resumed run may have been given more steps
+    check_room_to_train(task)
     seed_everything(settings.seed)
     task.model = task.build()
     if not folder.saved_steps():

@@ -126,11 +126,10 @@ class IdxListing:
                     f"Label n in '{shown(beside)}' belongs to image n.",
                     "Get both files again.",
                 )
-            file = shown(name.rsplit("/", 1)[-1])
-            entries += [
-                Entry(f"{file} #{number}", NAMES[labels[number]] if labels is not None else "", split if divided else "")
-                for number in range(count)
-            ]
+            file, own_split = shown(name.rsplit("/", 1)[-1]), split if divided else ""
+            for number in range(count):
+                label = NAMES[labels[number]] if labels is not None else ""
+                entries.append(Entry(f"{file} #{number}", label, own_split))
         return entries
 
 

@@ -24,7 +24,6 @@ from regard.data.lines import readable
 from regard.data.unpack import unpacked
 from regard.errors import RegardError
 
-
 LONGEST_HEADER = 65_536  # bytes of a header's own data, which is read as a whole: a name, or notes beside it
 WITH_DATA = (  # the kinds of headers that have some
     tarfile.XHDTYPE,
@@ -39,7 +38,7 @@ class StrictHeader(tarfile.TarInfo):
     """A damaged header within an archive is an error, not its end; so is one that would fill the memory."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         header = super().frombuf(buf, encoding, errors)
         if header.type in WITH_DATA and header.size > LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {header.size:,} bytes, where {LONGEST_HEADER:,} are the limit")

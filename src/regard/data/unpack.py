@@ -2,8 +2,8 @@
 
     most = max(64 MiB, 100 × its size)
 
-Text packs to a third of its size, the most repetitive corpora to a fiftieth. What packs to less than a hundredth, and is
-not small, was made to be unpacked by someone else. All that is unpacked is read through here, in pieces.
+Text packs to a third of its size, the most repetitive corpora to a fiftieth. What packs to less than a hundredth, and
+is not small, was made to do harm. All that is unpacked is read through here, in pieces.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import bz2
 import gzip
 import io
 import lzma
+from collections.abc import Callable
 from typing import Any, BinaryIO, cast
-
 
 from regard.errors import RegardError
 
@@ -104,7 +104,7 @@ class _Xz(io.RawIOBase):
 
 
 STARTS = {"gz": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "lzma": b"\x5d\0\0\x80"}
-OPENERS = {
+OPENERS: dict[str, Callable[[BinaryIO], Any]] = {
     "gz": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
     "bz2": bz2.BZ2File,
     "xz": _Xz,

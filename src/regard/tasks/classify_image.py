@@ -146,10 +146,12 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         )
 
     def restore(self) -> None:
+        from regard.data.labelled import check_labels
         from regard.data.scale import Scale
 
-        self.classes = self.folder.read_json("labels.json")
-        self.scale = Scale(**self.folder.read_json(SCALE))
+        path, channels = self.folder.path, self.settings.images.channels
+        self.classes = check_labels(self.folder.read_json("labels.json"), path / "labels.json")
+        self.scale = Scale.from_json(self.folder.read_json(SCALE), channels, path / SCALE)
         self.scaled = self.scale.on(self.hardware.device)
 
     def build(self) -> VisionTransformer | Swin:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from regard import console
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 from regard.recipes import changed
 from regard.settings import CausalModel, GenerationSettings, Problem, TextModelSettings
 from regard.tasks.running_text import RunningText
@@ -82,7 +82,16 @@ class Language(RunningText[LanguageSettings]):
 
     def restore(self) -> None:
         super().restore()
-        self.unseen = self.folder.read_json("config.json").get("unseen_ids", [])
+        config = self.folder.read_json("config.json")
+        unseen = config.get("unseen_ids", []) if isinstance(config, dict) else None
+        ids = range(self.tokenizer.size)
+        if not isinstance(unseen, list) or not all(type(token) is int and token in ids for token in unseen):
+            raise RegardError(
+                f"config.json in '{self.folder.path}' does not fit the run.",
+                "unseen_ids is to list tokens of its tokenizer.",
+                "Restore the file, or train again.",
+            )
+        self.unseen = unseen
 
     def build(self) -> Causal:
         from regard.models.causal import Causal
