@@ -36,6 +36,8 @@ ENDINGS = frozenset(
     (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm")
 )
 LARGEST = 256 * 2**20  # bytes of a file; a larger one is not an image to learn from
+FREE = 64 * 2**20  # bytes of pixels that any file may have: a blank page packs well
+ROWS = 256
 LARGE = 2**24  # pixels; images of more are decoded one at a time
 
 
@@ -160,7 +162,7 @@ def _opened(content: bytes) -> Image.Image:
 
 def _check_size(image: Image.Image, size: int) -> None:
     """What a header says the image is large, its file must be large enough for."""
-    if math.prod(image.size) * len(image.getbands()) > most_unpacked(size):
+    if math.prod(image.size) * len(image.getbands()) > most_unpacked(size, FREE):
         raise BadImage(
             f"It has {size:,} bytes, and says that it has {image.width:,} x {image.height:,} pixels: more than "
             f"{RATIO} times its size."
@@ -170,9 +172,10 @@ def _check_size(image: Image.Image, size: int) -> None:
 def _upright(image: Image.Image) -> Image.Image:
     """Turned as the camera was held."""
     try:
-        return ImageOps.exif_transpose(image)
+        ImageOps.exif_transpose(image, in_place=True)
     except Exception:  # damaged notes of the camera; the picture itself is whole
-        return image
+        pass
+    return image
 
 
 def _walk(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
@@ -201,11 +204,15 @@ def _coloured(image: Image.Image, colour: bool) -> Image.Image:
     # Two modes that Pillow converts to one other only.
     if image.mode in ("LAB", "La"):
         image = image.convert({"LAB": "RGB", "La": "LA"}[image.mode])
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     wanted = "RGB" if colour else "L"
-    return image if image.mode == wanted else image.convert(wanted)
+    if not image.has_transparency_data:
+        return image if image.mode == wanted else image.convert(wanted)
+    opaque = Image.new(wanted, image.size)
+    for top in range(0, image.height, ROWS):  # some rows at a time: a large image is never in memory five times
+        part = image.crop((0, top, image.width, min(top + ROWS, image.height))).convert("RGBA")
+        part = Image.alpha_composite(Image.new("RGBA", part.size, "white"), part)
+        opaque.paste(part.convert(wanted), (0, top))
+    return opaque
 
 
 def _whites(image: Image.Image) -> tuple[float, ...]:

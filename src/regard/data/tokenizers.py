@@ -15,6 +15,7 @@ ordinary characters.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -167,7 +168,12 @@ class _Reading:
     lowercase: bool
 
 
+# What takes the time to learn merges grows with the square of a word, and nothing that long is one.
+LONG_WORD = re.compile(r"\w{1000}|[^\w\s]{1000}|\s{1000}")
+
+
 def _train_bpe(texts: Iterable[str], size: int, reading: _Reading) -> TextTokenizer:
+    texts = (LONG_WORD.sub("", text) for text in texts)
     learner = _byte_level(_byte_vocabulary(), [], words=True, reading=reading)
     trainer = trainers.BpeTrainer(
         vocab_size=size,

@@ -1,6 +1,6 @@
 """What a packed file holds, bounded by its own size: a small file cannot fill the memory, nor keep a machine busy.
 
-    most = max(64 MiB, 100 × its size)
+    unpacked ≤ max(16 MiB, 100 × packed)         at any moment, from the start of the file on
 
 Text packs to a third of its size, the most repetitive corpora to a fiftieth. What packs to less than a hundredth, and
 is not small, was made to do harm. All that is unpacked is read through here, in pieces.
@@ -17,23 +17,23 @@ from typing import Any, BinaryIO, cast
 
 from regard.errors import RegardError
 
-FREE = 64 * 2**20  # bytes that any file may unpack to
+FREE = 16 * 2**20  # bytes that any file may unpack to
 RATIO = 100  # how many times its own size a larger one may
 XZ_MEMORY = 128 * 2**20  # what an .xz may ask for to be unpacked; one made by `xz -9` asks for half of it
 PIECE = 2**16
 
 
-def most_unpacked(size: int) -> int:
+def most_unpacked(size: int, free: int = FREE) -> int:
     """How many bytes a file of this size may unpack to."""
-    return max(FREE, RATIO * size)
+    return max(free, RATIO * size)
 
 
 def too_much(name: str, size: int) -> RegardError:
     """A file of this size holds, or says that it holds, more than it may."""
     return RegardError(
-        f"'{name}' unpacks to more than {most_unpacked(size):,} bytes.",
-        f"It has {size:,} bytes itself. Above {FREE // 2**20} MiB, {RATIO} times its own size is the limit: what packs "
-        "better is taken for an attack, not for data.",
+        f"'{name}' unpacks to more than {RATIO} times its size.",
+        f"It has {size:,} bytes. What packs that well, and is larger than {FREE // 2**20} MiB, is taken for an attack, "
+        "not for data.",
         "If you trust the file, unpack it yourself and name what was in it.",
     )
 
@@ -51,12 +51,12 @@ def gunzipped(file: BinaryIO, size: int, name: str) -> BinaryIO:
 
 
 class Unpacked(io.RawIOBase):
-    """The content of a packed stream, up to what a file of its size may hold."""
+    """The content of a packed stream, as far as it is in proportion to what was read of the stream."""
 
     def __init__(self, file: BinaryIO, size: int, name: str, form: str):
-        self.file, self.size, self.name = file, size, name
-        self.left = most_unpacked(size)
-        self.content: BinaryIO = OPENERS[form](file)
+        self.file, self.size, self.name = _Counted(file), size, name
+        self.given = 0
+        self.content: BinaryIO = OPENERS[form](cast(BinaryIO, self.file))
 
     def readable(self) -> bool:
         return True
@@ -64,14 +64,34 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         into = memoryview(buffer)
         piece = self.content.read(len(into))
-        self.left -= len(piece)
-        if self.left < 0:
+        self.given += len(piece)
+        if self.given > most_unpacked(self.file.taken):
             raise too_much(self.name, self.size)
         into[: len(piece)] = piece
         return len(piece)
 
     def close(self) -> None:
         self.content.close()
+        self.file.close()
+        super().close()
+
+
+class _Counted(io.RawIOBase):
+    """A stream, and how many bytes were taken of it. It cannot be told from a part of an archive otherwise."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.taken = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.file.read(len(buffer))
+        self.taken += len(piece)
+        memoryview(buffer)[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
         self.file.close()
         super().close()
 

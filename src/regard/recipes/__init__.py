@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -25,6 +26,8 @@ from regard.settings import Settings, TaskSettings
 
 LARGEST = 2**20  # bytes of a recipe
 DEEPEST = 16  # tables and lists in one another; settings have four
+# A key of more parts than that, each bare or in quotes.
+DOTTED = re.compile(rf"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}""")
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
@@ -73,6 +76,8 @@ def from_toml(text: str, name: str = "", overrides: Iterable[str] = (), of_run: 
     `of_run`: the text is a run's config.toml, in which settings of an earlier version are nothing to report.
     """
     try:
+        if DOTTED.search(text):  # tomllib takes memory with the square of their number
+            raise RecursionError(f"A key has more than {DEEPEST} parts")
         tree = tomllib.loads(text)
         _check_depth(tree)
     except (ValueError, RecursionError) as error:  # ValueError: no TOML, or a number of thousands of digits
@@ -150,7 +155,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise _not_a_section(key, section)
     try:
-        tree[leaf] = tomllib.loads(f"value = {value}")["value"]
+        tree[leaf] = value if DOTTED.search(value) else tomllib.loads(f"value = {value}")["value"]
         _check_depth(tree[leaf])
     except (ValueError, RecursionError):
         tree[leaf] = value
