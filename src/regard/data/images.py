@@ -18,7 +18,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -171,10 +171,8 @@ def _check_size(image: Image.Image, size: int) -> None:
 
 def _upright(image: Image.Image) -> Image.Image:
     """Turned as the camera was held."""
-    try:
+    with suppress(Exception):  # damaged notes of the camera; the picture itself is whole
         ImageOps.exif_transpose(image, in_place=True)
-    except Exception:  # damaged notes of the camera; the picture itself is whole
-        pass
     return image
 
 

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +30,14 @@ AT_ONCE = 4096  # lines
 SUGGESTED = 10_000  # the most frequent words, among which a misspelled one is looked for
 
 
+class Fields(NamedTuple):
+    """A line that is cut up, but not yet read as numbers."""
+
+    number: int
+    word: str
+    numbers: list[str]
+
+
 @dataclass(frozen=True)
 class WordVectors:
     """Words, the most frequent first, and a vector for each: [W, D]."""
@@ -42,7 +51,7 @@ class WordVectors:
         path = Path(path)
         words: list[str] = []
         blocks: list[NDArray[np.float32]] = []
-        waiting: list[tuple[int, list[str]]] = []  # the numbers of a line, still as text
+        waiting: list[Fields] = []
         announced = None
         width = 0
         for number, line in enumerate(read_lines(path, advice=FORM_ADVICE), start=1):
@@ -57,7 +66,7 @@ class WordVectors:
             if len(numbers) != width:
                 raise _malformed(path, number, f"It has {len(numbers)} numbers where {width} are expected.")
             words.append(word)
-            waiting.append((number, numbers))
+            waiting.append(Fields(number, word, numbers))
             if len(waiting) == AT_ONCE:
                 blocks.append(_rows(path, waiting))
                 waiting = []
@@ -148,22 +157,23 @@ def initialise_table(table: Tensor, tokenizer: TextTokenizer, vectors: WordVecto
     return len(tokens)
 
 
-def _rows(path: Path, lines: list[tuple[int, list[str]]]) -> NDArray[np.float32]:
+def _rows(path: Path, lines: list[Fields]) -> NDArray[np.float32]:
     """The numbers of some lines: many together are read faster than one by one."""
     try:
-        rows = np.array([numbers for _, numbers in lines], np.float32)
+        rows = np.array([line.numbers for line in lines], np.float32)
     except ValueError:
-        rows = None
-    if rows is not None and np.isfinite(rows).all():
+        rows = np.full(1, np.nan, np.float32)
+    if np.isfinite(rows).all():
         return rows
-    for number, numbers in lines:
-        try:
-            finite = np.isfinite(np.array(numbers, np.float32)).all()
-        except ValueError:
-            raise _malformed(path, number, f"'{' '.join(numbers)[:40]}' is not a word's numbers.") from None
-        if not finite:
-            raise _malformed(path, number, "The vector is not finite.")
-    raise AssertionError("one of the lines is wrong")
+    if len(lines) > 1:
+        return np.concatenate([_rows(path, [line]) for line in lines])  # raises at the first that is wrong
+    [(number, word, numbers)] = lines
+    try:
+        np.array(numbers, np.float32)
+    except ValueError:
+        text = " ".join([word, *numbers])
+        raise _malformed(path, number, f"'{text[:40].rstrip()}' is not a word and its numbers.") from None
+    raise _malformed(path, number, f"The vector of '{word}' is not finite.")
 
 
 def _is_count(text: str) -> bool:
