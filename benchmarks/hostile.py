@@ -716,7 +716,7 @@ def places(runs: dict[str, Path]) -> Iterator[Case]:
         "a.png": ["classify", str(runs["classify-image"]), "a.png"],
         "a.txt of vectors": ["embeddings", "a.txt", "--nearest", "the"],
     }
-    for (name, command), damage in itertools.product(commands.items(), (folder, dangling, loop, pipe, device, endless)):
+    for (name, command), damage in itertools.product(commands.items(), (folder, dangling, loop, pipe, device)):
 
         def make(place: Path, name: str = name.partition(" of ")[0], damage: Callable[[Path], Any] = damage) -> None:
             (place / name).write_bytes(b"")

@@ -138,6 +138,8 @@ ONE_LARGE = threading.Lock()
 def _content(source: Path | BinaryIO) -> bytes:
     try:
         if isinstance(source, Path):
+            if source.exists() and not source.is_file() and not source.is_dir():
+                raise BadImage("It is a pipe or a device, not a file.")
             with source.open("rb") as file:
                 content = file.read(LARGEST + 1)
         else:

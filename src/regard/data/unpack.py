@@ -1,6 +1,6 @@
 """What a packed file holds, bounded by its own size: a small file cannot fill the memory, nor keep a machine busy.
 
-    unpacked ≤ max(16 MiB, 100 × packed)         at any moment, from the start of the file on
+    unpacked ≤ max(8 MiB, 100 × packed)         at any moment, from the start of the file on
 
 Text packs to a third of its size, the most repetitive corpora to a fiftieth. What packs to less than a hundredth, and
 is not small, was made to do harm. All that is unpacked is read through here, in pieces.
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.errors import RegardError
 
-FREE = 16 * 2**20  # bytes that any file may unpack to
+FREE = 8 * 2**20  # bytes that any file may unpack to
 RATIO = 100  # how many times its own size a larger one may
 XZ_MEMORY = 128 * 2**20  # what an .xz may ask for to be unpacked; one made by `xz -9` asks for half of it
 PIECE = 2**16
