@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class RegardError(Exception):
@@ -33,3 +37,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"Did you mean '{near[0]}'?"
     return f"Valid names: {', '.join(known)}."
+
+
+def first_problem(error: ValidationError) -> str:
+    """A sentence on the first thing that is wrong with a file's content, and where in it."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}." if place else f"{first['msg']}."

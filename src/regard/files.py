@@ -58,6 +58,17 @@ def writing(path: Path, remedy: str = "Choose a writable path.") -> Iterator[Non
         raise RegardError(f"Cannot write '{path}'.", f"{error}", remedy) from None
 
 
+def read_small(path: Path, most: int = 64 * 2**20) -> str:
+    """The text of a file that is never large; an OSError also where it is no file, such as a pipe, or endless."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is not a file")
+    with path.open("rb") as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise OSError(f"{path} is larger than {most // 2**20} MiB")
+    return raw.decode("utf-8")
+
+
 # ---------------------------------------------------------------- one process at a time
 
 

@@ -20,6 +20,7 @@ from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import TaskSettings
+from regard.tasks.room import check_room_to_load, check_room_to_train
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
 from regard.tasks.task import Task
 from regard.training.folder import RunFolder, is_run
@@ -60,6 +61,7 @@ def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
     task.hardware = Hardware.choose(changed(task.settings.system, device=device))
     weights = read_weights(task.folder)
     task.restore()
+    check_room_to_load(task, weights)
     task.model = load_model(task.build(), weights, task.folder.path).to(task.hardware.device).eval()
     return task
 
@@ -213,6 +215,7 @@ def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
     for remark in settings.remarks():
         console.warn(remark)
     task.prepare()
+    check_room_to_train(task)
     seed_everything(settings.seed)
     task.model = task.build()
     trainer = Trainer(task)

@@ -103,7 +103,7 @@ def test_images_of_few_colours_get_a_palette_of_just_those():
 
 def test_a_palette_is_the_same_after_it_was_written_as_json():
     palette = Palette.k_means(clouds()[1], 5, seed=1)
-    read = Palette.from_json(json.loads(json.dumps(palette.to_json())))
+    read = Palette.from_json(json.loads(json.dumps(palette.to_json())), 3, "palette.json")
     assert (read.colours_KC == palette.colours_KC).all()
 
 

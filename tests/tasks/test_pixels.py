@@ -89,7 +89,7 @@ def test_config_json_and_palette_say_what_the_weights_need(pixels):
     config = pixels.folder.read_json("config.json")
     assert (config["architecture"], config["vocabulary"], config["start_id"]) == ("causal", 18, 17)
     assert len(pixels.model.to_logits.weight) == 18
-    palette = Palette.from_json(pixels.folder.read_json("palette.json"))
+    palette = Palette.from_json(pixels.folder.read_json("palette.json"), 1, "palette.json")
     assert palette.colours_KC.tolist() == config["palette"] == Palette.grey(17).colours_KC.tolist()
 
 

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from regard import console, registry
 from regard.cli.trainings import Signals, Training, run_all, watch
 from regard.cli.variants import (
@@ -31,9 +33,9 @@ from regard.cli.variants import (
     steps_of,
     variants_of,
 )
-from regard.errors import Interrupted, RegardError, UsageError
+from regard.errors import Interrupted, RegardError, UsageError, first_problem
 from regard.evaluation.compare import Outcome, TrainedVariant, compare, comparison_table
-from regard.files import LOCK, locked, write_atomically, writing
+from regard.files import LOCK, locked, read_small, write_atomically, writing
 from regard.recipes.writing import flat
 from regard.run import check_files, read_recipe
 from regard.settings import TaskSettings
@@ -163,6 +165,18 @@ def _steady(run: Path, enough: float) -> float | None:
 # ---------------------------------------------------------------- the plan and the trainings
 
 
+class _Planned(BaseModel):
+    overrides: list[str]
+    settings: list[str]
+
+
+class _Plan(BaseModel):
+    """What plan.json holds."""
+
+    asked: dict[str, Any]
+    variants: dict[str, _Planned]
+
+
 def _read_plan(request: Request, variants: Sequence[Variant]) -> dict[str, list[str]]:
     """The settings that each variant got before; an error if something else was asked for then."""
     folder = request.folder
@@ -174,14 +188,15 @@ def _read_plan(request: Request, variants: Sequence[Variant]) -> dict[str, list[
             )
         return {}
     try:
-        plan = json.loads(file.read_text(encoding="utf-8"))
+        plan = _Plan.model_validate_json(read_small(file))
     except (OSError, ValueError) as error:
+        why = first_problem(error) if isinstance(error, ValidationError) else f"{error}"
         raise RegardError(
             f"Cannot read '{file}'.",
-            f"{error} The trained runs beside it are not touched.",
+            f"{why} The trained runs beside it are not touched.",
             "Compare them with `regard compare RUN RUN …`, or choose another folder with --out DIR.",
         ) from None
-    before = plan["asked"] | {f"variant {name}": listed["overrides"] for name, listed in plan["variants"].items()}
+    before = plan.asked | {f"variant {name}": listed.overrides for name, listed in plan.variants.items()}
     now = request.to_json() | {f"variant {variant.name}": variant.overrides for variant in variants}
     for key, value in now.items():
         if before.get(key, value) != value:
@@ -190,7 +205,7 @@ def _read_plan(request: Request, variants: Sequence[Variant]) -> dict[str, list[
                 f"Its {key}: {_shown(before[key])}. Now: {_shown(value)}.",
                 "Give the same command as before, or choose another folder with --out DIR.",
             )
-    return {name: listed["settings"] for name, listed in plan["variants"].items()}
+    return {name: listed.settings for name, listed in plan.variants.items()}
 
 
 def _shown(value: Any) -> str:

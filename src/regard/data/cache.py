@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from regard.errors import RegardError
-from regard.files import flush, sha256
+from regard.files import flush, read_small, sha256
 
 DAY = 86_400  # seconds
 
@@ -70,7 +70,7 @@ def _sweep(folder: Path) -> None:
 def _is_complete(folder: Path) -> bool:
     """Whether every file is there and is what the manifest says."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        return all(sha256(folder / name) == digest for name, digest in manifest["sha256"].items())
-    except (OSError, ValueError, KeyError):
+        digests = json.loads(read_small(folder / "manifest.json"))["sha256"]
+        return all((folder / name).is_file() and sha256(folder / name) == digest for name, digest in digests.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False

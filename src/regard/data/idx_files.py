@@ -9,24 +9,27 @@ Every number in the header has four bytes, the largest first.
 
 from __future__ import annotations
 
-import gzip
-import io
 import math
 import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.fingerprints import fingerprint
 from regard.data.image_entries import Content, Entry, by_file, is_division, shown
+from regard.data.images import most_pixels
 from regard.data.lines import readable
+from regard.data.unpack import FREE, most_unpacked, too_much, unpacked
 from regard.errors import RegardError
 
-DENSEST = 1040  # gzip packs no more bytes into one: so a header that claims more is wrong
+MANY = 1_000_000  # images; of more, each takes at least a byte of its file
+
+
+NAMES = [str(label) for label in range(256)]
 
 
 def is_idx_name(name: str) -> bool:
@@ -71,26 +74,44 @@ class IdxListing:
 
     def __init__(self) -> None:
         self.images: list[tuple[str, int]] = []
-        self.labels: dict[str, list[str]] = {}
+        self.labels: dict[str, bytes] = {}
 
-    def add(self, name: str, file: BinaryIO, size: int) -> None:
-        """One file; `size` is its number of bytes, compressed or not."""
+    def add(self, name: str, packed: BinaryIO, size: int) -> None:
+        """One file; `size` is its number of bytes, packed or not."""
+        file = unpacked(packed, size, name)
         count, *shape = idx_shape(file, name)
+        self._check_claim(name, count, shape, size, most_unpacked(size) if file is not packed else size)
         if not shape:
             raw = file.read(count + 1)[:count]  # at its end, a .gz is checked
             if len(raw) < count:
                 raise _cut_short(name, count, len(raw))
-            self.labels[name.removesuffix(".gz")] = [str(label) for label in raw]
+            self.labels[name.removesuffix(".gz")] = raw
         elif 0 in shape or shape[2:] not in ([], [1], [3]):
             raise RegardError(
                 f"'{shown(name)}' has images of {' x '.join(map(str, shape))}.",
                 "An image is height x width, or height x width x 1 or 3 colours.",
                 "Write the file again in that order.",
             )
-        elif count * math.prod(shape) > size * DENSEST:
-            raise _cut_short(name, count, size * DENSEST // math.prod(shape))
         else:
             self.images.append((name, count))
+
+    def _check_claim(self, name: str, count: int, shape: list[int], size: int, most: int) -> None:
+        """What a header says is believed only as far as the file can hold it: nothing is read before."""
+        each = math.prod(shape)
+        if count * each > most:
+            raise too_much(name, size) if most > size else _cut_short(name, count, size // each)
+        if count > (max(MANY, size) if shape else FREE):
+            raise RegardError(
+                f"'{shown(name)}' says that it has {count:,} {'images' if shape else 'labels'}.",
+                f"It has {size:,} bytes itself, too few for that many to differ.",
+                "Get the file again.",
+            )
+        if math.prod(shape[:2]) > most_pixels():
+            raise RegardError(
+                f"'{shown(name)}' has images of {' x '.join(map(str, shape))}.",
+                f"An image may have {most_pixels():,} pixels at most.",
+                "Make the images smaller.",
+            )
 
     def entries(self) -> list[Entry]:
         splits = [by_file(name) for name, _ in self.images]
@@ -98,17 +119,17 @@ class IdxListing:
         entries = []
         for (name, count), split in zip(self.images, splits, strict=True):
             beside = labels_name(name)
-            labels = self.labels.get(beside, [""] * count)
-            if len(labels) != count:
+            labels = self.labels.get(beside)
+            if labels is not None and len(labels) != count:
                 raise RegardError(
                     f"'{shown(name)}' has {count:,} images, but {len(labels):,} labels beside it.",
                     f"Label n in '{shown(beside)}' belongs to image n.",
                     "Get both files again.",
                 )
-            file = shown(name.rsplit("/", 1)[-1])
-            entries += [
-                Entry(f"{file} #{number}", label, split if divided else "") for number, label in enumerate(labels)
-            ]
+            file, own_split = shown(name.rsplit("/", 1)[-1]), split if divided else ""
+            for number in range(count):
+                label = NAMES[labels[number]] if labels is not None else ""
+                entries.append(Entry(f"{file} #{number}", label, own_split))
         return entries
 
 
@@ -127,7 +148,7 @@ class IdxFiles:
     def listing(self) -> IdxListing:
         listing = IdxListing()
         for path in self.files:
-            with readable(path), path.open("rb") as raw, unpacked(raw) as file:
+            with readable(path), path.open("rb") as file:
                 listing.add(path.as_posix(), file, path.stat().st_size)
         return listing
 
@@ -142,17 +163,13 @@ class IdxFiles:
 
     def contents(self) -> Iterator[Content]:
         for name, _ in self.listing.images:
-            with readable(Path(name)), Path(name).open("rb") as raw, unpacked(raw) as file:
+            path = Path(name)
+            with readable(path), path.open("rb") as raw, unpacked(raw, path.stat().st_size, name) as file:
                 yield from idx_images(file, name)
 
 
-def unpacked(file: io.BufferedReader) -> BinaryIO:
-    """What a stream holds, also if it is gzipped."""
-    return cast(BinaryIO, gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file)
-
-
 def starts_as_idx(path: Path) -> bool:
-    with path.open("rb") as raw, unpacked(raw) as file:
+    with path.open("rb") as raw, unpacked(raw, path.stat().st_size, str(path)) as file:
         return file.read(4) in (b"\0\0\x08\x03", b"\0\0\x08\x04")
 
 

@@ -303,18 +303,23 @@ def _fraction(content: Path | bytes | NDArray[np.uint8]) -> float:
 def _in_order(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) -> Iterator[tuple[Entry, Pixels]]:
     """Every image decoded, in the order they come. Pillow decodes in several threads at once.
 
-    Few are under way at a time, so that memory stays bounded however many there are.
+    Few are under way at a time, so that memory stays bounded however many there are, and however large.
     """
     threads = min(16, os.cpu_count() or 1)
-    waiting: deque[tuple[list[Entry], Future[list[Pixels]]]] = deque()
+    waiting: deque[tuple[list[Entry], int, Future[list[Pixels]]]] = deque()
+    under_way = 0
     with ThreadPoolExecutor(threads) as pool:
         for chunk in _chunks(images, settings):
             contents = [content for _, content in chunk]
-            waiting.append(([entry for entry, _ in chunk], pool.submit(_decode, contents, settings)))
-            if len(waiting) > 2 * threads:
-                entries, future = waiting.popleft()
+            size = sum(map(_bytes_of, contents))
+            waiting.append(([entry for entry, _ in chunk], size, pool.submit(_decode, contents, settings)))
+            del chunk, contents
+            under_way += size
+            while len(waiting) > 2 * threads or (waiting and under_way > 2 * threads * MOST_BYTES):
+                entries, size, future = waiting.popleft()
                 yield from zip(entries, future.result(), strict=True)
-        for entries, future in waiting:
+                under_way -= size
+        for entries, _, future in waiting:
             yield from zip(entries, future.result(), strict=True)
 
 
@@ -325,12 +330,17 @@ def _chunks(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) ->
     size = 0
     for entry, content in images:
         chunk.append((entry, content))
-        size += len(content) if isinstance(content, bytes) else 0
+        size += _bytes_of(content)
         if len(chunk) >= most or size >= MOST_BYTES:
             yield chunk
             chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+def _bytes_of(content: Content) -> int:
+    """What an image takes in memory before it is decoded."""
+    return len(content) if isinstance(content, bytes) else content.nbytes if isinstance(content, np.ndarray) else 0
 
 
 def _decode(contents: list[Content], settings: ImageSettings) -> list[Pixels]:

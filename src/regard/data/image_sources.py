@@ -12,7 +12,6 @@ Each is an `ImageSource`. Its form is told by looking at it, not only by its nam
 from __future__ import annotations
 
 import csv
-import tarfile
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,10 +22,10 @@ import numpy as np
 from regard.console import warn
 from regard.data.fingerprints import fingerprint
 from regard.data.idx_files import IdxFiles, is_idx_name, labels_beside, labels_looked_for, starts_as_idx
-from regard.data.image_archives import Archive
+from regard.data.image_archives import Archive, is_archive
 from regard.data.image_entries import OUTSIDE, Content, Entry, ImageSource, NoLabel, by_folder, class_folders, shown
 from regard.data.images import ENDINGS, BadImage, files_below, is_image_name, natural_order
-from regard.data.lines import readable
+from regard.data.lines import CsvLines, readable
 from regard.data.splits import SPLITS, named_path
 from regard.errors import RegardError
 from regard.settings import ImageData
@@ -137,7 +136,7 @@ def open_source(path: Path, data: ImageData) -> ImageSource:
             return IdxFiles(path, idx) if idx else ImageFolder(path, images)
         if is_idx_name(path.name) or starts_as_idx(path):
             return IdxFiles(path.parent, [path, *labels_beside(path)])
-        if tarfile.is_tarfile(path):
+        if is_archive(path):
             return Archive(path)
         table = Table(path, data.image_field, data.label_field)
         if path.suffix == ".csv" or data.image_field in table.header:
@@ -224,10 +223,12 @@ class Table:
         label = self.header.index(self.label_field) if self.label_field in self.header else None
         rows: list[tuple[Entry, Content]] = []
         with readable(self.path), self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            file.readline()
-            reader = csv.reader(file)
+            file.readline(LONGEST_HEADER)
+            lines = CsvLines(file)
+            reader = csv.reader(lines)
             while True:
-                line = Entry(f"{self.name} line {reader.line_num + 2}", "", "")  # after the header, and from 1
+                number = lines.begin() + 1  # after the header
+                line = Entry(f"{self.name} line {number}", "", "")
                 try:
                     fields = next(reader, None)
                 except csv.Error as error:
@@ -237,7 +238,7 @@ class Table:
                     return rows
                 if not all(_is_text(field) for field in fields):
                     raise RegardError(
-                        f"Line {reader.line_num + 1:,} of '{self.path}' is not valid UTF-8.",
+                        f"Line {lines.number + 1:,} of '{self.path}' is not valid UTF-8.",
                         "Its labels and paths would be mangled.",
                         "Convert the file to UTF-8.",
                     )

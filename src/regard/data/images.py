@@ -13,10 +13,12 @@ Shapes: H height · W width · C channels (1 grey, 3 colours)
 from __future__ import annotations
 
 import io
+import math
 import re
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
+from regard.data.unpack import RATIO, most_unpacked
 from regard.errors import RegardError
 from regard.settings import ImageSettings
 
@@ -33,6 +36,9 @@ ENDINGS = frozenset(
     (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm")
 )
 LARGEST = 256 * 2**20  # bytes of a file; a larger one is not an image to learn from
+FREE = 64 * 2**20  # bytes of pixels that any file may have: a blank page packs well
+ROWS = 256
+LARGE = 2**24  # pixels; images of more are decoded one at a time
 
 
 class BadImage(Exception):
@@ -50,17 +56,26 @@ def read_image(source: Path | BinaryIO, settings: ImageSettings) -> NDArray[np.u
         image = _opened(content)
         # A large JPEG is decoded at a half, a quarter or an eighth of its size, while that is twice the size wanted.
         image.draft(None, (2 * max(settings.height, settings.width),) * 2)
-        image.load()
-        upright = _upright(image)
-        if image.mode.startswith(("I", "F")):
-            upright = _eight_bits(upright, _whites(image))
-        return _fitted(upright, settings)
+        _check_size(image, len(content))
+        with ONE_LARGE if math.prod(image.size) > LARGE else nullcontext():
+            image.load()
+            upright = _upright(image)
+            if image.mode.startswith(("I", "F")):
+                upright = _eight_bits(upright, _whites(image))
+            return _fitted(upright, settings)
+    except BadImage:
+        raise
     except UnidentifiedImageError:
         raise BadImage(f"It is not an image of a known form ({', '.join(FORMATS)}).") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise BadImage(f"It has more than {(Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels.") from None
+        raise BadImage(f"It has more than {most_pixels() // 10**6} million pixels.") from None
     except Exception:  # decoders raise errors of every kind for a file that is not as they expect
         raise BadImage("It is damaged or cut short.") from None
+
+
+def most_pixels() -> int:
+    """Of an image: as many as Pillow takes for safe."""
+    return Image.MAX_IMAGE_PIXELS or 0
 
 
 def fit_pixels(pixels: NDArray[np.uint8], settings: ImageSettings) -> NDArray[np.uint8]:
@@ -117,11 +132,14 @@ def natural_order(name: str) -> tuple[list[Any], str]:
 
 
 OPENING = threading.Lock()  # `catch_warnings` changes what all threads see
+ONE_LARGE = threading.Lock()
 
 
 def _content(source: Path | BinaryIO) -> bytes:
     try:
         if isinstance(source, Path):
+            if source.exists() and not source.is_file() and not source.is_dir():
+                raise BadImage("It is a pipe or a device, not a file.")
             with source.open("rb") as file:
                 content = file.read(LARGEST + 1)
         else:
@@ -144,12 +162,20 @@ def _opened(content: bytes) -> Image.Image:
         return Image.open(io.BytesIO(content), formats=FORMATS)
 
 
+def _check_size(image: Image.Image, size: int) -> None:
+    """What a header says the image is large, its file must be large enough for."""
+    if math.prod(image.size) * len(image.getbands()) > most_unpacked(size, FREE):
+        raise BadImage(
+            f"It has {size:,} bytes, and says that it has {image.width:,} x {image.height:,} pixels: more than "
+            f"{RATIO} times its size."
+        )
+
+
 def _upright(image: Image.Image) -> Image.Image:
     """Turned as the camera was held."""
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:  # damaged notes of the camera; the picture itself is whole
-        return image
+    with suppress(Exception):  # damaged notes of the camera; the picture itself is whole
+        ImageOps.exif_transpose(image, in_place=True)
+    return image
 
 
 def _walk(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
@@ -178,10 +204,15 @@ def _coloured(image: Image.Image, colour: bool) -> Image.Image:
     # Two modes that Pillow converts to one other only.
     if image.mode in ("LAB", "La"):
         image = image.convert({"LAB": "RGB", "La": "LA"}[image.mode])
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB" if colour else "L")
+    wanted = "RGB" if colour else "L"
+    if not image.has_transparency_data:
+        return image if image.mode == wanted else image.convert(wanted)
+    opaque = Image.new(wanted, image.size)
+    for top in range(0, image.height, ROWS):  # some rows at a time: a large image is never in memory five times
+        part = image.crop((0, top, image.width, min(top + ROWS, image.height))).convert("RGBA")
+        part = Image.alpha_composite(Image.new("RGBA", part.size, "white"), part)
+        opaque.paste(part.convert(wanted), (0, top))
+    return opaque
 
 
 def _whites(image: Image.Image) -> tuple[float, ...]:
@@ -206,7 +237,8 @@ def _eight_bits(image: Image.Image, whites: tuple[float, ...]) -> Image.Image:
     if white is None:
         values_HW -= low
         white = (high - low) or 1.0
-    return Image.fromarray(np.rint(values_HW * (255 / white)).astype(np.uint8))
+    values_HW *= 255 / white
+    return Image.fromarray(np.rint(values_HW, out=values_HW).astype(np.uint8))
 
 
 Size = tuple[int, int]  # width, height, as Pillow has it

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from regard.data.fingerprints import fingerprint
-from regard.data.lines import LONGEST_LINE, SKIP_ADVICE, numbered_lines, open_file, readable
+from regard.data.lines import LONGEST_LINE, SKIP_ADVICE, CsvLines, numbered_lines, open_file, readable
 from regard.data.splits import SPLITS, Division, divided, named_path
 from regard.errors import RegardError, UsageError
 from regard.settings import FileList, LabelledData
+
+LONGEST_LABEL = 1000  # letters
+MOST_CLASSES = 100_000
 
 
 class Example(NamedTuple):
@@ -85,9 +88,29 @@ def labelled_files(listed: FileList, data: LabelledData, key: str) -> tuple[Path
     return paths
 
 
+def check_labels(content: Any, where: Path) -> list[str]:
+    """The classes that a run's labels.json names; a clear error if it does not."""
+    named = isinstance(content, list) and all(isinstance(label, str) and label for label in content)
+    if not named or len(set(content)) != len(content) or len(content) < 2:
+        raise RegardError(
+            f"'{where}' does not name the classes of the run.",
+            "It is to be a list of two names or more, each there once.",
+            "Restore the file, or train again.",
+        )
+    return list(content)
+
+
 def labels_of(source: LabelledSource) -> list[str]:
     """The classes of the training texts, by name. One class alone is not a task."""
-    counts = Counter(example.label for example in source)
+    counts: Counter[str] = Counter()
+    for example in source:
+        counts[example.label] += 1
+        if len(counts) > MOST_CLASSES:
+            raise RegardError(
+                f"The training texts have more than {MOST_CLASSES:,} different labels.",
+                "A classifier has an output for each; most likely these are not labels.",
+                "Check where the label is: data.form, data.columns, data.label_field, data.label_until.",
+            )
     files = ", ".join(f"'{path}'" for path in source.paths)
     if not counts:
         raise RegardError(
@@ -155,6 +178,8 @@ def _checked(example: Example, settings: LabelledData) -> Parsed:
         (label + example.text).encode()
     except UnicodeEncodeError:
         return "It is not valid UTF-8, or holds half a character."
+    if len(label) > LONGEST_LABEL:
+        return f"Its label has {len(label):,} letters, more than {LONGEST_LABEL:,}: is it the text?"
     return Example(label, example.text) if label else "Its label is empty."
 
 
@@ -216,7 +241,7 @@ def _csv_records(file: BinaryIO, path: Path, settings: LabelledData) -> Iterator
     """
     encoding = "utf-8-sig" if settings.encoding == "utf-8" else settings.encoding
     csv.field_size_limit(LONGEST_LINE)  # Python's own limit of 131,072 is short for a document
-    lines = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+    lines = CsvLines(io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n"))
     reader = csv.reader(lines, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -227,12 +252,12 @@ def _csv_records(file: BinaryIO, path: Path, settings: LabelledData) -> Iterator
     if missing:
         raise RegardError(
             f"'{path}' has no column {' and no column '.join(repr(name) for name in missing)}.",
-            f"Its header, the first line, is: {', '.join(header) or 'empty, or not valid CSV'}.",
+            f"Its header, the first line, is: {', '.join(header)[:200] or 'empty, or not valid CSV'}.",
             "Correct the header, or set data.label_field and data.text_field to names in it.",
         )
     label, text = (header.index(name) for name in wanted)
     while True:
-        number = reader.line_num + 1
+        number = lines.begin()
         try:
             fields = next(reader, None)
         except csv.Error as error:

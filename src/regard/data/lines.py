@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
+import csv
 import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TextIO
 
+from regard.data.unpack import gunzipped
 from regard.errors import RegardError
 
 LONGEST_LINE = 1_000_000  # bytes; a longer line is not a sentence, and would swamp the tokenizer
+LONGEST_RECORD = 4 * LONGEST_LINE  # letters of a record in a .csv, which may have several lines
 SKIP_ADVICE = 'Fix the line, or skip such lines with data.bad_lines="skip".'
 
 
@@ -55,8 +57,36 @@ def numbered_lines(file: BinaryIO, encoding: str = "utf-8", longest: int = LONGE
             yield Line(number, text.rstrip("\r\n"))
 
 
+class CsvLines:
+    """The lines of a file for `csv.reader`, which takes one of any length, and any number of lines for a record."""
+
+    def __init__(self, file: TextIO):
+        self.file, self.number, self.record = file, 0, 0
+
+    def __iter__(self) -> CsvLines:
+        return self
+
+    def __next__(self) -> str:
+        line = self.file.readline(LONGEST_RECORD + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.record += len(line)
+        if self.record > LONGEST_RECORD:
+            while line and not line.endswith(("\n", "\r")):
+                line = self.file.readline(LONGEST_RECORD)
+            raise csv.Error(f"it is longer than {LONGEST_RECORD:,} letters")
+        return line
+
+    def begin(self) -> int:
+        """The number of the line that the next record starts on."""
+        self.record = 0
+        return self.number + 1
+
+
 def open_file(path: Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    file = path.open("rb")
+    return gunzipped(file, path.stat().st_size, str(path)) if path.suffix == ".gz" else file
 
 
 @contextmanager

@@ -10,16 +10,27 @@ Shapes: N images · H × W pixels · C channels · K colours · T = H·W pixels 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from regard.errors import RegardError, first_problem
+from regard.settings import Settings
 
 MOST_SAMPLED = 1_000_000  # pixels that k-means sees
 IMAGES_SAMPLED = 4096  # images that they are from, at most
+MOST_COLOURS = 4096
 AT_ONCE = 1024  # colours compared with the palette together: as many as stay in the cache
 UNKNOWN = -1
+
+
+class Colours(Settings):
+    """What a run's palette.json holds."""
+
+    colours: list[list[Annotated[int, Field(ge=0, le=255)]]]
 
 
 class Palette:
@@ -45,14 +56,23 @@ class Palette:
         sample_PC = _sample(pixels_NHWC, seed)
         colours_KC = np.unique(sample_PC, axis=0)
         if len(colours_KC) > colours:
-            search = MiniBatchKMeans(colours, random_state=seed, batch_size=16_384, n_init=1, init_size=20_000)
+            # scikit-learn takes 32 bits; smaller seeds stay what they are.
+            state = seed if seed < 2**32 else int(np.random.SeedSequence(seed).generate_state(1)[0])
+            search = MiniBatchKMeans(colours, random_state=state, batch_size=16_384, n_init=1, init_size=20_000)
             search.fit(sample_PC.astype(np.float32))
             colours_KC = np.unique(search.cluster_centers_.round().clip(0, 255).astype(np.uint8), axis=0)
         return cls(colours_KC[np.argsort(_brightness(colours_KC), kind="stable")])
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Palette:
-        return cls(np.array(content["colours"], np.uint8))
+    def from_json(cls, content: Any, channels: int, where: Path | str) -> Palette:
+        """The palette of a run whose images have these channels; `where` it is written, for messages."""
+        try:
+            colours = Colours.model_validate(content).colours
+        except ValidationError as error:
+            raise _malformed(where, first_problem(error)) from None
+        if not 1 <= len(colours) <= MOST_COLOURS or any(len(colour) != channels for colour in colours):
+            raise _malformed(where, f"It is to have up to {MOST_COLOURS:,} colours of {channels} numbers each.")
+        return cls(np.array(colours, np.uint8))
 
     def to_json(self) -> dict[str, Any]:
         return {"colours": self.colours_KC.tolist()}
@@ -98,6 +118,10 @@ class Palette:
             x_PC = (numbers_P[part, None] // powers_C % 256).astype(np.float32)
             nearest_P[part] = (squares_K - x_PC @ twice_CK).argmin(1)
         return nearest_P
+
+
+def _malformed(where: Path | str, why: str) -> RegardError:
+    return RegardError(f"'{where}' is not a palette.", why, "Restore the file, or train again.")
 
 
 def _sample(pixels_NHWC: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:

@@ -6,15 +6,27 @@ Shapes: B, N images · C channels · H height · W width
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field, ValidationError
 from torch import Tensor
 
 from regard.data.image_cache import Images
+from regard.errors import RegardError, first_problem
+from regard.settings import Settings
 
 MEASURED = 20_000  # images from which mean and deviation are taken
 AT_ONCE = 500  # of them in memory
+
+
+class Measured(Settings):
+    """What a run's scale.json holds, a number for each channel."""
+
+    mean: list[float]
+    deviation: list[Annotated[float, Field(gt=0)]]
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,24 @@ class Scale:
         deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 1e-4))
         return cls(mean.tolist(), deviation.tolist())
 
+    @classmethod
+    def from_json(cls, content: Any, channels: int, where: Path | str) -> Scale:
+        """The scale of a run whose images have these channels; `where` it is written, for messages."""
+        try:
+            values = Measured.model_validate(content)
+        except ValidationError as error:
+            raise _malformed(where, first_problem(error)) from None
+        if len(values.mean) != channels or len(values.deviation) != channels:
+            raise _malformed(where, f"The images have {channels} channel{'s' * (channels > 1)}, each with its own.")
+        return cls(values.mean, values.deviation)
+
     def on(self, device: torch.device) -> Scaled:
         mean, deviation = (torch.tensor(values, device=device) for values in (self.mean, self.deviation))
         return Scaled(mean[:, None, None], deviation[:, None, None], torch.tensor(255.0, device=device))
+
+
+def _malformed(where: Path | str, why: str) -> RegardError:
+    return RegardError(f"'{where}' is not a scale: a mean and a deviation.", why, "Restore the file, or train again.")
 
 
 @dataclass(frozen=True)

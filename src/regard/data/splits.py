@@ -64,6 +64,12 @@ def named_path(listed: str | Sequence[str], root: str, key: str, example: str) -
     path = Path(root, listed)
     if not path.exists():
         raise missing_file(path, root)
+    if not path.is_file() and not path.is_dir():
+        raise RegardError(
+            f"'{path}' is neither a file nor a folder.",
+            "A pipe or a device can be read once only, or never ends; data is read several times.",
+            "Write it to a file first.",
+        )
     return path
 
 

@@ -18,7 +18,7 @@ from regard.errors import RegardError
 from regard.settings import FileList, TextData
 
 PIECE = 1 << 20  # bytes read at a time
-LONGEST_DOCUMENT = 1 << 31  # bytes of a line of JSONL, which is in memory as a whole
+LONGEST_DOCUMENT = 1 << 24  # bytes of a line of JSONL, which is in memory as a whole, several times
 ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".md")
 
 
@@ -79,9 +79,9 @@ class TextSource:
             record = json.loads(line.text)  # of a bad line, there is no text
         except (ValueError, RecursionError) as error:
             raise RegardError(
-                f"Line {line.number:,} of '{path}' is not valid JSON.",
+                f"Line {line.number:,} of '{path}' is not valid JSON, or too long.",
                 line.problem or f"{error}",
-                "Fix the line, or remove it.",
+                "Fix the line; a longer document fits into several lines, or into a .txt of its own.",
             ) from None
         try:
             text: str = record[self.field]

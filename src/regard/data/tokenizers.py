@@ -15,6 +15,7 @@ ordinary characters.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,11 +27,14 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import RegardError
+from regard.files import read_small
 from regard.settings import TokenizerSettings
 
 PAD, START, END = 0, 1, 2
 SPECIALS = ["<pad>", "<start>", "<end>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+LARGEST = 128 * 2**20  # bytes of a tokenizer's file
 
 # A word with the space before it, or a run of marks, or spaces. Words never hold marks.
 WORDS = r" ?[\p{L}\p{M}\p{N}]+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
@@ -103,11 +107,19 @@ class TextTokenizer:
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:
         try:
-            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+            tokenizer = Tokenizer.from_str(read_small(path, LARGEST))
         except Exception as error:  # the library raises bare Exception for a malformed file
-            raise RegardError(
-                f"Cannot read the tokenizer '{path}'.", f"{error}", "Restore the file, or train again."
-            ) from None
+            raise _unreadable(path, str(error)) from None
+        vocabulary = tokenizer.get_vocab()
+        if len(vocabulary) < len(SPECIALS) + 256 or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+            raise _unreadable(path, "Its ids are not the numbers from 0 on, each once, with every byte among them.")
+        if [tokenizer.id_to_token(token) for token in range(len(SPECIALS))] != SPECIALS:
+            raise _unreadable(path, f"Its first ids are not {', '.join(SPECIALS)}.")
+        return cls(tokenizer)
+
+
+def _unreadable(path: Path, why: str) -> RegardError:
+    return RegardError(f"Cannot read the tokenizer '{path}'.", why, "Restore the file, or train again.")
 
 
 def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings, sentences: bool = True) -> TextTokenizer:
@@ -156,7 +168,12 @@ class _Reading:
     lowercase: bool
 
 
+# What takes the time to learn merges grows with the square of a word, and nothing that long is one.
+LONG_WORD = re.compile(r"\w{1000}|[^\w\s]{1000}|\s{1000}")
+
+
 def _train_bpe(texts: Iterable[str], size: int, reading: _Reading) -> TextTokenizer:
+    texts = (LONG_WORD.sub("", text) for text in texts)
     learner = _byte_level(_byte_vocabulary(), [], words=True, reading=reading)
     trainer = trainers.BpeTrainer(
         vocab_size=size,

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +25,17 @@ from regard.errors import RegardError, did_you_mean
 from regard.files import write_atomically
 
 FORM_ADVICE = "Give a file in the text format of word2vec or GloVe: a word and its numbers on each line."
+MOST_WORDS = 5_000_000  # of a file; the largest ones published have three million
+AT_ONCE = 4096  # lines
 SUGGESTED = 10_000  # the most frequent words, among which a misspelled one is looked for
+
+
+class Fields(NamedTuple):
+    """A line that is cut up, but not yet read as numbers."""
+
+    number: int
+    word: str
+    numbers: list[str]
 
 
 @dataclass(frozen=True)
@@ -39,31 +50,35 @@ class WordVectors:
         """Text of word2vec, or of GloVe (no first line with the sizes); plain or .gz."""
         path = Path(path)
         words: list[str] = []
-        rows: list[NDArray[np.float32]] = []
+        blocks: list[NDArray[np.float32]] = []
+        waiting: list[Fields] = []
         announced = None
+        width = 0
         for number, line in enumerate(read_lines(path, advice=FORM_ADVICE), start=1):
             if not line or not line.strip():
                 continue
             word, *numbers = line.rstrip().split(" ")
-            if number == 1 and len(numbers) == 1 and word.isdigit() and numbers[0].isdigit():
+            if number == 1 and len(numbers) == 1 and _is_count(word) and _is_count(numbers[0]):
                 announced = int(word), int(numbers[0])
+                width = announced[1]
                 continue
-            try:
-                row = np.array(numbers, np.float32)
-            except ValueError:
-                raise _malformed(path, number, f"'{line[:40].rstrip()}' is not a word and its numbers.") from None
-            width = announced[1] if announced else len(rows[0]) if rows else max(len(row), 1)
-            if len(row) != width:
-                raise _malformed(path, number, f"It has {len(row)} numbers where {width} are expected.")
-            if not np.isfinite(row).all():
-                raise _malformed(path, number, f"The vector of '{word}' is not finite.")
+            width = width or max(len(numbers), 1)
+            if len(numbers) != width:
+                raise _malformed(path, number, f"It has {len(numbers)} numbers where {width} are expected.")
             words.append(word)
-            rows.append(row)
+            waiting.append(Fields(number, word, numbers))
+            if len(waiting) == AT_ONCE:
+                blocks.append(_rows(path, waiting))
+                waiting = []
+            if len(words) > MOST_WORDS:
+                raise _malformed(path, number, f"A file may have {MOST_WORDS:,} words at most.")
+        if waiting:
+            blocks.append(_rows(path, waiting))
         if announced and announced[0] != len(words):
             raise _malformed(path, 1, f"It announces {announced[0]:,} words, but {len(words):,} follow.")
         if not words:
             raise _malformed(path, 1, "There is no word in it.")
-        return cls(words, np.stack(rows))
+        return cls(words, np.concatenate(blocks))
 
     def write(self, path: Path | str) -> None:
         write_atomically(Path(path), self.to_bytes())
@@ -143,6 +158,29 @@ def initialise_table(table: Tensor, tokenizer: TextTokenizer, vectors: WordVecto
         known = known * (mean_square / max(known.square().mean().item(), 1e-12)) ** 0.5
         table[tokens] = known.to(table)
     return len(tokens)
+
+
+def _rows(path: Path, lines: list[Fields]) -> NDArray[np.float32]:
+    """The numbers of some lines: many together are read faster than one by one."""
+    try:
+        rows = np.array([line.numbers for line in lines], np.float32)
+    except ValueError:
+        rows = np.full(1, np.nan, np.float32)
+    if np.isfinite(rows).all():
+        return rows
+    if len(lines) > 1:
+        return np.concatenate([_rows(path, [line]) for line in lines])  # raises at the first that is wrong
+    [(number, word, numbers)] = lines
+    try:
+        np.array(numbers, np.float32)
+    except ValueError:
+        text = " ".join([word, *numbers])
+        raise _malformed(path, number, f"'{text[:40].rstrip()}' is not a word and its numbers.") from None
+    raise _malformed(path, number, f"The vector of '{word}' is not finite.")
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) < 20
 
 
 def _malformed(path: Path, number: int, why: str) -> RegardError:

@@ -244,6 +244,8 @@ class ImplicitFilter(nn.Module):
     @torch.no_grad()
     def initialise(self) -> None:
         """Sines of many frequencies; and filters that keep the size of what they convolve, however long they are."""
+        if self.delta_M.is_meta:  # laid out only: there are no numbers to scale
+            return
         for layer in (*self.hidden, self.to_filters):
             layer.reset_parameters()
         h_MK = self(self.length)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -17,10 +18,16 @@ from pydantic import ValidationError
 
 from regard import console, registry
 from regard.errors import UsageError, did_you_mean
+from regard.files import read_small
 from regard.recipes.mistakes import DEFAULT_TASK, explained, misfit
 from regard.recipes.upgrade import upgrade
 from regard.recipes.writing import to_toml
 from regard.settings import Settings, TaskSettings
+
+LARGEST = 2**20  # bytes of a recipe
+DEEPEST = 16  # tables and lists in one another; settings have four
+# A key of more parts than that, each bare or in quotes.
+DOTTED = re.compile(rf"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}""")
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
@@ -37,8 +44,8 @@ def recipe_text(recipe: str) -> str:
     path = Path(recipe)
     if path.suffix == ".toml" or path.is_file():
         try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            return read_small(path, LARGEST)
+        except (OSError, ValueError) as error:
             raise UsageError(
                 f"Cannot read the recipe '{recipe}'.",
                 f"{error}",
@@ -69,8 +76,11 @@ def from_toml(text: str, name: str = "", overrides: Iterable[str] = (), of_run: 
     `of_run`: the text is a run's config.toml, in which settings of an earlier version are nothing to report.
     """
     try:
+        if DOTTED.search(text):  # tomllib takes memory with the square of their number
+            raise RecursionError(f"A key has more than {DEEPEST} parts")
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        _check_depth(tree)
+    except (ValueError, RecursionError) as error:  # ValueError: no TOML, or a number of thousands of digits
         raise UsageError(
             f"The recipe '{name}' cannot be read as TOML.",
             f"{error}",
@@ -138,14 +148,27 @@ def _apply(tree: dict[str, Any], override: str) -> None:
             "For example: training.steps=500",
         )
     *sections, leaf = key.strip().split(".")
+    if len(sections) > DEEPEST:
+        raise _not_a_section(f"{key[:80]} …", sections[0])
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
             raise _not_a_section(key, section)
     try:
-        tree[leaf] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        tree[leaf] = value if DOTTED.search(value) else tomllib.loads(f"value = {value}")["value"]
+        _check_depth(tree[leaf])
+    except (ValueError, RecursionError):
         tree[leaf] = value
+
+
+def _check_depth(tree: Any) -> None:
+    """What is nested deeper than any settings would end in functions that call themselves once too often."""
+    level = [tree]
+    for _ in range(DEEPEST):
+        nested = [each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in nested for inner in (each.values() if isinstance(each, dict) else each)]
+    if level:
+        raise RecursionError(f"Tables or lists are nested more than {DEEPEST} deep")
 
 
 def _merge(tree: dict[str, Any], changes: Mapping[str, Any], above: str = "") -> dict[str, Any]:

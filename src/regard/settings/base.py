@@ -8,6 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
+# Above any use, and below where numbers overflow: what a machine has room for is asked before a model is built.
+Layers = Annotated[int, Field(gt=0, le=512)]
+Width = Annotated[int, Field(gt=0, le=1 << 17)]
+Length = Annotated[int, Field(gt=0, le=1 << 26)]  # of a sequence, or of a list that is in memory
+BatchSize = Annotated[int, Field(gt=0, le=1 << 32)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 FileList = list[str] | list[list[str]]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from regard.settings.base import FileList, NotNegative, Positive, Settings
+from regard.settings.base import FileList, Length, NotNegative, Settings
 
 
 class DataSettings(Settings):
@@ -44,14 +44,14 @@ class PairData(LineData):
 
     sample: Literal["", "english-german"] = Field("", description="built-in pairs instead of files: english-german")
     train: FileList = Field([], description="two line-aligned files, or one TSV; several as a list of lists")
-    max_length: Positive = Field(128, description="in tokens: longer pairs are left out of training")
+    max_length: Length = Field(128, description="in tokens: longer pairs are left out of training")
 
 
 class LabelledData(LineData):
     """Texts with one label each."""
 
     train: FileList = Field([], description="labelled texts: .tsv, .csv, .jsonl")
-    max_length: Positive = Field(128, description="in tokens: longer texts are cut")
+    max_length: Length = Field(128, description="in tokens: longer texts are cut")
     form: Literal["auto", "tsv", "csv", "jsonl", "label-first"] = Field(
         "auto",
         description="auto: by the name · tsv · csv · jsonl · label-first: the first word of a line is its label",

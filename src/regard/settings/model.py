@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from regard import registry
-from regard.settings.base import NotNegative, Positive, Problem, Share
+from regard.settings.base import Layers, Length, NotNegative, Positive, Problem, Share, Width
 from regard.settings.parts import PartSection, registered
 
 
@@ -17,15 +17,15 @@ class ModelSettings(PartSection):
 
     PARTS: ClassVar[dict[str, str]] = {"mixer": "mixers", "positions": "positions"}
 
-    layers: Positive = Field(6, description="blocks (of a translator: in the encoder, and in the decoder)")
-    width: Positive = Field(512, description="size of every token's vector (d)")
-    heads: Positive = Field(8, description="attention heads (h)")
+    layers: Layers = Field(6, description="blocks (of a translator: in the encoder, and in the decoder)")
+    width: Width = Field(512, description="size of every token's vector (d)")
+    heads: Width = Field(8, description="attention heads (h)")
     key_value_heads: NotNegative = Field(
         0, description="heads of keys and values, shared by groups of queries; 0: as heads"
     )
-    key_width: NotNegative = Field(0, description="size of a query or key in one head; 0: width / heads")
-    value_width: NotNegative = Field(0, description="size of a value in one head; 0: width / heads")
-    feedforward: NotNegative = Field(2048, description="inner size of the feed-forward part; 0: none")
+    key_width: NotNegative = Field(0, le=1 << 17, description="size of a query or key in one head; 0: width / heads")
+    value_width: NotNegative = Field(0, le=1 << 17, description="size of a value in one head; 0: width / heads")
+    feedforward: NotNegative = Field(2048, le=1 << 20, description="inner size of the feed-forward part; 0: none")
     activation: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu"] = Field(
         "relu", description="relu · relu2 (its square) · gelu · gelu-tanh (as in GPT-2) · silu (gated: SwiGLU)"
     )
@@ -92,7 +92,7 @@ class ModelSettings(PartSection):
 class SequenceModel(ModelSettings):
     """A model over tokens."""
 
-    max_positions: Positive = Field(1024, description="longest sequence that learned positions can take")
+    max_positions: Length = Field(1024, description="longest sequence that learned positions can take")
     scale_embeddings: bool = Field(True, description="multiply embeddings by the square root of width")
 
 
@@ -113,7 +113,7 @@ class CausalModel(TokenModel):
 class TranslationModel(TokenModel):
     """An encoder and a decoder."""
 
-    decoder_layers: NotNegative = Field(0, description="blocks in the decoder; 0: as many as `layers`")
+    decoder_layers: NotNegative = Field(0, le=512, description="blocks in the decoder; 0: as many as `layers`")
     cross: Literal["multihead", "additive", "bahdanau", "none"] = Field(
         "multihead",
         description="how a decoder looks at the source: multihead · additive (Bahdanau's scores, after the mixer) · "
@@ -153,13 +153,13 @@ def _sides(value: int | list[int]) -> tuple[int, int]:
 class ImageModel(ModelSettings):
     """A model over patches of images: ViT, or Swin where there are stages."""
 
-    patch: Positive | list[Positive] = Field(4, description="pixels to a side of a patch, or [height, width]")
-    stages: list[Positive] = Field(
+    patch: Width | list[Width] = Field(4, description="pixels to a side of a patch, or [height, width]")
+    stages: list[Layers] = Field(
         [],
         max_length=6,
         description="Swin: blocks before each merging of patches, which doubles width and heads; [] is a plain ViT",
     )
-    window: Positive = Field(64, description="Swin: patches to a side of a window")
+    window: Positive = Field(64, le=4096, description="Swin: patches to a side of a window")
     narrow: Literal["square", "sides"] = Field(
         "square",
         description="Swin, where a side of the grid is no longer than a window: square (windows of that side, none "

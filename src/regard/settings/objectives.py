@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.settings.base import Positive, Settings, Share
+from regard.settings.base import BatchSize, Length, Positive, Settings, Share, Width
 
 
 class MaskingSettings(Settings):
@@ -26,12 +26,12 @@ class MaskingSettings(Settings):
 class EmbeddingSettings(Settings):
     """CBOW with negative sampling: a word is guessed from the mean of the words around it."""
 
-    width: Positive = Field(100, description="size of every word's vector")
-    window: Positive = Field(5, description="words to each side, at most; how many is drawn for every word")
-    negatives: Positive = Field(5, description="wrong words that each right one is distinguished from")
+    width: Width = Field(100, description="size of every word's vector")
+    window: Positive = Field(5, le=1000, description="words to each side, at most; how many is drawn for every word")
+    negatives: Positive = Field(5, le=1000, description="wrong words that each right one is distinguished from")
     subsample: float = Field(1e-3, ge=0, description="words above this share of the text are often left out; 0: none")
     minimum_count: Positive = Field(5, description="rarer words get no vector")
-    words_per_batch: Positive = Field(4096, description="words guessed in one update")
+    words_per_batch: BatchSize = Field(4096, description="words guessed in one update")
 
 
 class SyntheticSettings(Settings):
@@ -49,7 +49,7 @@ class SyntheticSettings(Settings):
         "query",
         description="recall learns from: query (the last position) · all (every key that has occurred before)",
     )
-    test_sequences: Positive = Field(1000, description="sequences to validate on, and as many others to test on")
+    test_sequences: Length = Field(1000, description="sequences to validate on, and as many others to test on")
 
     @model_validator(mode="after")
     def _sequences_can_be_made(self) -> Self:

@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from regard.settings.base import Positive, Problem, Settings, Share
+from regard.settings.base import Length, Positive, Problem, Settings, Share
 
 SMALLEST_VOCABULARY = 259  # three special tokens and every byte
 
 
 class TokenizerSettings(Settings):
     kind: Literal["bpe", "word", "character", "byte"] = Field("bpe", description="bpe · word · character · byte")
-    vocabulary: Positive = Field(10_000, description="most entries in the vocabulary (byte: always 259)")
+    vocabulary: Length = Field(10_000, description="most entries in the vocabulary (byte: always 259)")
     lowercase: bool = Field(False, description="small letters only; what is decoded then has no capitals")
     sample_lines: Positive = Field(
         1_000_000, description="most pairs, lines or pieces of 1 MB read to learn the vocabulary"

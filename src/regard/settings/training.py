@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from regard import registry
-from regard.settings.base import NotNegative, Positive, Problem, Settings, Share
+from regard.settings.base import BatchSize, Length, NotNegative, Positive, Problem, Settings, Share
 from regard.settings.parts import PartSection, registered
 
 
@@ -87,7 +87,7 @@ class Consistency(Settings):
 class TokenTraining(Consistency, NetworkTraining):
     """Of a model over rows of tokens."""
 
-    tokens_per_batch: Positive = Field(8192, description="target positions in one update")
+    tokens_per_batch: BatchSize = Field(8192, description="target positions in one update")
 
     def check_rows(self, name: str, length: int) -> Iterator[Problem]:
         """Rows of this length, which the setting `name` says, fill a batch."""
@@ -119,7 +119,7 @@ class WordVectorStart(Settings):
 class TextTraining(WordVectorStart, TokenTraining):
     """Of a model over rows of text."""
 
-    row_length: Positive = Field(128, description="tokens in one row of a batch; several texts share a row")
+    row_length: Length = Field(128, description="tokens in one row of a batch; several texts share a row")
 
 
 class RunningTextTraining(StartingPoint, TextTraining):
@@ -147,7 +147,7 @@ class TranslationTraining(PackedTraining):
 class ImageTraining(NetworkTraining):
     """Of a model over images."""
 
-    images_per_batch: Positive = Field(256, description="images in one update")
+    images_per_batch: BatchSize = Field(256, description="images in one update")
 
     def check_images(self) -> Iterator[Problem]:
         if self.images_per_batch < self.micro_batches:

@@ -149,10 +149,12 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         )
 
     def restore(self) -> None:
+        from regard.data.labelled import check_labels
         from regard.data.scale import Scale
 
-        self.classes = self.folder.read_json("labels.json", list[str])
-        self.scale = self.folder.read_json(SCALE, Scale)
+        path, channels = self.folder.path, self.settings.images.channels
+        self.classes = check_labels(self.folder.read_json("labels.json", list[str]), path / "labels.json")
+        self.scale = Scale.from_json(self.folder.read_json(SCALE, dict[str, list[float]]), channels, path / SCALE)
         self.scaled = self.scale.on(self.hardware.device)
 
     def build(self) -> VisionTransformer | Swin:

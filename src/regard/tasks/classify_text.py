@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import console
-from regard.data.labelled import labelled_source, labelled_splits, labels_of
+from regard.data.labelled import check_labels, labelled_source, labelled_splits, labels_of
 from regard.errors import RegardError
 from regard.settings import (
     FileList,
@@ -142,7 +142,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
         from regard.data.tokenizers import TextTokenizer
 
         self.tokenizer = TextTokenizer.load(self.folder.checked("tokenizer.json"))
-        self.classes = self.folder.read_json("labels.json", list[str])
+        self.classes = check_labels(self.folder.read_json("labels.json", list[str]), self.folder.path / "labels.json")
 
     def build(self) -> Classifier:
         from regard.models.classifier import Classifier

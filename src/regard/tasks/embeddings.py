@@ -85,7 +85,13 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
     def restore(self) -> None:
         super().restore()
         self.vectors = word_vectors(self.folder.path)
-        self.words = self.folder.read_json("config.json", _Known).words
+        self.words = len(self.vectors.words) + 1
+        if self.folder.read_json("config.json", _Known).words != self.words:
+            raise RegardError(
+                f"config.json in '{self.folder.path}' does not fit the run.",
+                f"{VECTORS} has {len(self.vectors.words):,} words; `words` is to be one more.",
+                "Restore the file that was changed, or train again.",
+            )
 
     def build(self) -> Cbow:
         from regard.models.cbow import Cbow

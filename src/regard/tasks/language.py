@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from regard import console
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 from regard.recipes import changed
 from regard.settings import CausalModel, GenerationSettings, Problem, TextModelSettings
 from regard.tasks.running_text import RunningText
@@ -102,6 +102,12 @@ class Language(RunningText[LanguageSettings]):
     def restore(self) -> None:
         super().restore()
         self.unseen = self.folder.read_json(CONFIG, _Known).unseen_ids
+        if not set(self.unseen) <= set(range(self.tokenizer.size)):
+            raise RegardError(
+                f"config.json in '{self.folder.path}' does not fit the run.",
+                "unseen_ids is to list tokens of its tokenizer.",
+                "Restore the file, or train again.",
+            )
 
     def build(self) -> Causal:
         from regard.models.causal import Causal

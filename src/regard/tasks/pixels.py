@@ -111,7 +111,8 @@ class Pixels(ImageTask[PixelTaskSettings]):
         """The palette is made once, then read back, so that a code always stands for the same colour."""
         from regard.data.palette import Palette
 
-        self.palette = Palette.from_json(self.folder.read_json(PALETTE, dict[str, list[list[int]]]))
+        where, content = self.folder.path / PALETTE, self.folder.read_json(PALETTE, dict[str, list[list[int]]])
+        self.palette = Palette.from_json(content, self.settings.images.channels, where)
 
     def build(self) -> Causal:
         """A token for each colour, and one for the start of an image."""

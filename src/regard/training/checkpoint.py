@@ -195,8 +195,8 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model; names and shapes must be the model's own."""
+def check_shapes(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Names and shapes must be the model's own."""
     own = dict(model.named_parameters())
     if own.keys() != weights.keys():
         different = sorted(own.keys() ^ weights.keys())
@@ -204,19 +204,30 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, parameter in own.items():
         if parameter.shape != weights[name].shape:
             raise ValueError(f"{name} is {list(weights[name].shape)} where the model has {list(parameter.shape)}")
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model; names and shapes must be the model's own."""
+    check_shapes(model, weights)
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
 
 
-def load_model(model: AnyModel, weights: Mapping[str, Tensor], run: Path) -> AnyModel:
-    """The model with the weights of a finished run; a clear error if they are not for it."""
+def must_fit(model: nn.Module, weights: Mapping[str, Tensor], run: Path) -> None:
+    """A clear error if the weights of a finished run are not for its model."""
     try:
-        load_weights(model, weights)
+        check_shapes(model, weights)
     except ValueError as error:
         raise RegardError(
             f"The weights in '{run}' do not fit its config.toml.", f"{error}", "Restore the file that was changed."
         ) from None
+
+
+def load_model(model: AnyModel, weights: Mapping[str, Tensor], run: Path) -> AnyModel:
+    """The model with the weights of a finished run."""
+    must_fit(model, weights, run)
+    load_weights(model, weights)
     return model
 
 

@@ -67,6 +67,7 @@ class Method:
 
     Settings: ClassVar[type[PartSettings]] = PartSettings  # its own table in a recipe, [training.NAME]
     capturable: ClassVar[bool] = False  # its step can be captured in a CUDA graph; it then starts with `weights.rate()`
+    remembers: ClassVar[int] = 0  # numbers kept of each weight, at least: for a first look at the memory it takes
 
     @staticmethod
     def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
@@ -75,6 +76,7 @@ class Method:
 
 class Adam(Method):
     capturable = True
+    remembers = 2
 
     @staticmethod
     def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
@@ -83,6 +85,7 @@ class Adam(Method):
 
 class AdamW(Method):
     capturable = True
+    remembers = 2
 
     @staticmethod
     def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
@@ -97,6 +100,7 @@ class MuonSettings(PartSettings):
 class MuonAndAdamW(Method):
     Settings = MuonSettings
     capturable = True
+    remembers = 1
 
     @staticmethod
     def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
