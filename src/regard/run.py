@@ -188,7 +188,7 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
     except (Interrupted, KeyboardInterrupt):
         raise Interrupted(_how_to_continue(settings, folder)) from None
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         raise RegardError(
             f"Training '{folder.path}' stopped: a file could not be read or written.",
             f"{error}",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.trainings import locked
 from regard.cli.variants import Request, Variant, length_of, rows_of_their_own, seeds_of, settings_of, variants_of
 from regard.errors import RegardError
+from regard.files import locked
 
 AS_IT_IS = Variant("as it is", [])
 

@@ -103,7 +103,9 @@ def bad(corpus: Path, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     (folder / "broken.toml").write_text('task = "translate"\nsteps = = 5\n')
 
     def broken(name: str) -> Path:
-        return Path(shutil.copytree(run, folder / name, symlinks=True))
+        copy = Path(shutil.copytree(run, folder / name, symlinks=True))
+        (copy / "manifest.json").unlink()  # as in a run of an earlier version, so that something else must notice
+        return copy
 
     (broken("unfinished") / "model.safetensors").unlink()
     os.truncate(broken("truncated") / "model.safetensors", 5000)

@@ -109,6 +109,7 @@ def test_a_run_folder_holds_all_that_it_promises(run: Path):
         "metrics.jsonl",
         "summary.json",
         "environment.json",
+        "manifest.json",
         "README.md",
         "plots/curves.png",
         "samples/step-60.txt",
@@ -117,7 +118,7 @@ def test_a_run_folder_holds_all_that_it_promises(run: Path):
     }
     assert (run / "checkpoints" / "last").readlink() == Path("step-120")
     assert (run / "checkpoints" / "best").resolve().name in ("step-60", "step-120")
-    assert not [path for path in held if Path(path).name.startswith(".")], "no temporary file is left"
+    assert {path for path in held if Path(path).name.startswith(".")} == {".lock"}, "no temporary file is left"
     steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(steps)
     assert steps[-1] == 120

@@ -179,7 +179,7 @@ def test_a_run_that_cannot_be_written_stops_and_says_how_to_go_on(copy: Path, wh
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     result = regard("train", copy, "--resume", limits={resource.RLIMIT_FSIZE: 100}, code=1)
     assert len(result.error) == 3
-    assert "could not be written" in result.error[0]
+    assert "could not be read or written" in result.error[0]
     assert "Free some room" in result.error[2]
     assert result.error[2].endswith(f"Continue with: regard train {copy} --resume")
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before

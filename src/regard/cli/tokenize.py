@@ -10,7 +10,6 @@ import typer
 from regard.cli.app import JsonOption, app, show
 from regard.cli.lines import all_input
 from regard.errors import RegardError, UsageError
-from regard.training.folder import RunFolder
 
 TEXT_ALONE = "-"
 
@@ -67,6 +66,8 @@ def _describe(source: str, text: str | None, merges: bool, steps: int | None) ->
 
 
 def _file(source: Path) -> Path:
+    from regard.training.folder import RunFolder
+
     if source.is_file() and source.suffix == ".json":
         return source
     # A translator may have one tokenizer for each language; a text is taken as its source.
