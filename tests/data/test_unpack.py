@@ -101,7 +101,7 @@ def test_a_count_that_is_no_number_is_no_count(tmp_path, count):
 
 @pytest.mark.parametrize(
     "rest",
-    [b"x" * 9 * MEGABYTE, b'"' + (b"x" * 1999 + b"\n") * 4500, (b'"' + b"x" * 1996 + b'\n",') * 4500],
+    [b"x" * 40 * MEGABYTE, b'"' + (b"x" * 1999 + b"\n") * 4500, (b'"' + b"x" * 1996 + b'\n",') * 4500],
     ids=["line", "quote", "fields"],
 )
 def test_a_record_of_csv_has_a_limit(tmp_path, rest, little_memory):

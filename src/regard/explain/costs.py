@@ -57,7 +57,7 @@ def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping
     for name, points in curves.items():
         if points:
             label = f"{name}  {powers[name]}" if name in powers else name
-            [lines[label]] = axis.plot(*zip(*points, strict=True), marker=".", **styles[name])
+            [lines[label]] = axis.plot(*zip(*points, strict=True), marker=".", label=label, **styles[name])
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     marks = sorted({length for points in curves.values() for length, _ in points})
