@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from expect import error_of
-from regard.data.labelled import Example, labelled_source, labelled_splits, labels_of, read_examples
+from regard.data.labelled import Example, check_labels, labelled_source, labelled_splits, labels_of, read_examples
 from regard.data.lines import LONGEST_LINE
 from regard.errors import UsageError
 from regard.settings import LabelledData
@@ -297,3 +297,31 @@ def test_a_single_class_is_an_error_that_counts_the_texts(tmp_path):
 
 def test_no_training_text_at_all_is_an_error(tmp_path):
     assert "no training texts" in error_of(labels_of, train_of(tmp_path, "pos\t\n")).what
+
+
+def test_labels_all_different_are_no_labels(tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.data.labelled.MOST_CLASSES", 100)
+    many = "".join(f"{number}\ttext\n" for number in range(101))
+    assert "more than 100 different labels" in error_of(labels_of, train_of(tmp_path, many)).what
+
+
+def test_a_label_of_a_thousand_letters_is_a_bad_line(tmp_path):
+    assert "is it the text?" in error_of(labels_of, train_of(tmp_path, "x" * 1001 + "\ttext\n")).why
+
+
+NO_LABELS = {
+    "an object": {"a": 1},
+    "a text": "ab",
+    "numbers": [1, 2],
+    "one": ["a"],
+    "none": [],
+    "twice": ["a", "b", "a"],
+    "nested": [["a"], ["b"]],
+    "empty": ["a", ""],
+}
+
+
+@pytest.mark.parametrize("content", NO_LABELS.values(), ids=NO_LABELS)
+def test_what_is_no_list_of_labels_is_an_error(content):
+    assert "run/labels.json" in error_of(check_labels, content, Path("run/labels.json")).what
+    assert check_labels(["b", "a"], Path("labels.json")) == ["b", "a"]

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from expect import error_of
 from regard.data import palette as palette_module
 from regard.data.palette import Palette
 
@@ -110,3 +111,34 @@ def test_a_palette_is_the_same_after_it_was_written_as_json():
 def test_images_of_other_channels_are_refused():
     with pytest.raises(ValueError, match="3 channels"):
         Palette.grey(4).codes(images(1, 3))
+
+
+def test_any_seed_has_a_palette_and_small_ones_the_same_as_ever():
+    from sklearn.cluster import MiniBatchKMeans
+
+    pixels = images(20, 3)
+    palettes = [Palette.k_means(pixels, 4, seed).colours_KC.tolist() for seed in (7, 2**32 - 1, 2**32, 2**70)]
+    assert palettes[2] == Palette.k_means(pixels, 4, 2**32).colours_KC.tolist()
+    search = MiniBatchKMeans(4, random_state=7, batch_size=16_384, n_init=1, init_size=20_000)
+    found = search.fit(palette_module._sample(pixels, 7).astype(np.float32)).cluster_centers_
+    assert sorted(palettes[0]) == sorted(found.round().clip(0, 255).astype(int).tolist())
+
+
+BAD = {
+    "a list": [],
+    "no colours": {"colours": []},
+    "a number": {"colours": 5},
+    "other keys": {"color": [[0, 0, 0]]},
+    "fewer channels": {"colours": [[0, 0]]},
+    "ragged": {"colours": [[0, 0, 0], [1]]},
+    "beyond 255": {"colours": [[0, 0, 256]]},
+    "fractions": {"colours": [[0, 0, 0.5]]},
+    "texts": {"colours": [["0", "0", "0"]]},
+    "far too many": {"colours": [[0, 0, 0]] * 5000},
+}
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD)
+def test_what_is_no_palette_is_an_error(content):
+    error = error_of(Palette.from_json, content, 3, "run/palette.json")
+    assert "run/palette.json" in error.what

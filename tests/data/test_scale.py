@@ -1,8 +1,10 @@
 """The scale of images: what a model sees has mean 0 and deviation 1, channel by channel."""
 
 import numpy as np
+import pytest
 import torch
 
+from expect import error_of
 from regard.data import scale as module
 from regard.data.image_cache import Images
 from regard.data.scale import Scale
@@ -31,3 +33,27 @@ def test_of_many_images_some_are_measured_evenly(monkeypatch):
 def test_images_of_one_colour_are_not_divided_by_zero():
     black = Images(np.zeros((3, 2, 2, 1), np.uint8), np.zeros(3, np.int64), [""] * 3)
     assert Scale.measured(black) == Scale([0.0], [0.01])
+
+
+GOOD = {"mean": [0.1, 0.2, 0.3], "deviation": [0.4, 0.5, 0.6]}
+BAD = {
+    "a list": [],
+    "nothing": {},
+    "one channel": {"mean": [0.1], "deviation": [0.1]},
+    "no deviation": {"mean": [0.1, 0.2, 0.3]},
+    "a deviation of zero": GOOD | {"deviation": [0.4, 0.0, 0.6]},
+    "a negative one": GOOD | {"deviation": [0.4, -1.0, 0.6]},
+    "not a number": GOOD | {"mean": [0.1, float("nan"), 0.3]},
+    "infinite": GOOD | {"deviation": [0.1, float("inf"), 0.3]},
+    "texts": GOOD | {"mean": ["0.1", "0.2", "0.3"]},
+    "more": GOOD | {"extra": 1},
+}
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD)
+def test_what_is_no_scale_is_an_error(content):
+    assert "run/scale.json" in error_of(Scale.from_json, content, 3, "run/scale.json").what
+
+
+def test_a_scale_is_read_as_it_was_written():
+    assert Scale.from_json(GOOD, 3, "scale.json") == Scale(GOOD["mean"], GOOD["deviation"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import random
 import unicodedata
 from collections.abc import Iterator
 
 import pytest
 
+from expect import error_of
 from regard.data.samples import english_german
 from regard.data.tokenizers import END, PAD, SPECIALS, START, TextTokenizer, train_tokenizer
 from regard.errors import RegardError
@@ -380,3 +383,43 @@ def test_a_vocabulary_in_lowercase_has_no_capitals(kind):
 def test_a_word_seen_only_in_capitals_is_one_token():
     tokenizer = train_tokenizer(["NATO"], TokenizerSettings(kind="word", vocabulary=300, lowercase=True))
     assert tokenizer.pieces("Nato") == [" nato"]
+
+
+# --- Files that are no tokenizers -------------------------------------------------------------------------
+
+
+def with_vocabulary(change) -> str:
+    tree = json.loads(train_tokenizer(["a text"], TokenizerSettings(kind="byte")).to_json())
+    tree["model"]["vocab"] = change(tree["model"]["vocab"])
+    return json.dumps(tree)
+
+
+NO_TOKENIZERS = {
+    "a gap in the ids": lambda: with_vocabulary(lambda words: words | {"zz": 10**9}),
+    "few entries": lambda: with_vocabulary(lambda words: dict(list(words.items())[:10])),
+    "other special tokens": lambda: with_vocabulary(
+        lambda words: {f"x{word}" if index < 3 else word: index for word, index in words.items()}
+    ),
+    "a list": lambda: "[]",
+    "nested": lambda: "[" * 20_000 + "]" * 20_000,
+}
+
+
+@pytest.mark.parametrize("content", NO_TOKENIZERS.values(), ids=NO_TOKENIZERS)
+def test_a_file_that_is_no_tokenizer_of_regard_is_an_error(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_text(content(), encoding="utf-8")
+    assert "Cannot read the tokenizer" in error_of(TextTokenizer.load, tmp_path / "tokenizer.json").what
+
+
+def test_a_pipe_is_no_tokenizer(tmp_path):
+    os.mkfifo(tmp_path / "tokenizer.json")
+    assert "not a file" in error_of(TextTokenizer.load, tmp_path / "tokenizer.json").why
+
+
+def test_merges_are_learned_from_words_that_are_words():
+    """The time they take grows with the square of a word: this would take minutes."""
+    texts = [*["the cat sat"] * 50, "x" * 900_000]
+    tokenizer = train_tokenizer(texts, TokenizerSettings(vocabulary=300))
+    plain = train_tokenizer(texts[:-1], TokenizerSettings(vocabulary=300))
+    assert tokenizer.to_json() == plain.to_json()
+    assert tokenizer.decode(tokenizer.encode(["x" * 2000])) == ["x" * 2000]

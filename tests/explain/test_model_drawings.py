@@ -73,6 +73,17 @@ def test_a_mixer_has_one_colour_in_all_panels_and_each_way_to_decode_it_a_style(
     assert time.lines[1].get_color() == "C1" != time.lines[0].get_color()
 
 
+@pytest.mark.filterwarnings("error")
+def test_any_number_of_mixers_of_any_name_can_be_drawn_and_what_costs_nothing_is_left_out(tmp_path, saved_figures):
+    names = [*(f"mixer{number}" for number in range(23)), "_mine", "a-plug-in"]
+    panels = {"time": {name: [(64, 1.0), (128, 2.5)] for name in names}, "memory": {"_mine": [(64, 0.0), (128, 0.0)]}}
+    panels["token"] = {"_mine": [(64, 0.0), (128, 1.0)]}
+    draw_costs(panels, {}, tmp_path / "costs.png", "title")
+    time, token = saved_figures[-1].axes
+    assert [text.get_text() for text in time.get_legend().get_texts()] == names
+    assert token.lines[0].get_xdata().tolist() == [128]
+
+
 def test_a_probe_is_drawn_with_its_best_layer_and_what_guessing_gives(tmp_path, saved_figures):
     layers = [{"layer": layer, "accuracy": accuracy} for layer, accuracy in enumerate((20.0, 70.5, 50.0))]
     draw_probe({"layers": layers, "commonest_class": 15.0, "best_layer": 1}, tmp_path / "probe.png", "title")

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from regard.explain.figures import save
@@ -17,7 +18,9 @@ Curves = Mapping[str, Sequence[tuple[int, float]]]  # by name: lengths and costs
 
 def draw_costs(panels: Mapping[str, Curves], powers: Mapping[str, Mapping[str, str]], path: Path, title: str) -> None:
     """A panel for each title that has curves, both axes logarithmic; the powers, where known, are in the legend."""
-    panels = {title: curves for title, curves in panels.items() if any(curves.values())}
+    # A logarithmic axis has no place for nothing: a cost too small to be seen is left out.
+    seen = {title: {name: _positive(points) for name, points in curves.items()} for title, curves in panels.items()}
+    panels = {title: curves for title, curves in seen.items() if any(curves.values())}
     if not panels:
         return
     styles = _styles(dict.fromkeys(name for curves in panels.values() for name in curves))
@@ -28,6 +31,10 @@ def draw_costs(panels: Mapping[str, Curves], powers: Mapping[str, Mapping[str, s
         axis.set_title(panel)
     figure.suptitle(title, fontsize=10)
     save(figure, path)
+
+
+def _positive(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    return [(length, cost) for length, cost in points if cost > 0]
 
 
 def _styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -46,10 +53,11 @@ def _styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping[str, dict[str, Any]]) -> None:
+    lines: dict[str, Line2D] = {}
     for name, points in curves.items():
         if points:
             label = f"{name}  {powers[name]}" if name in powers else name
-            axis.plot(*zip(*points, strict=True), marker=".", label=label, **styles[name])
+            [lines[label]] = axis.plot(*zip(*points, strict=True), marker=".", label=label, **styles[name])
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     marks = sorted({length for points in curves.values() for length, _ in points})
@@ -65,4 +73,6 @@ def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping
     axis.tick_params(axis="x", rotation=45)
     axis.set_xlabel("length T")
     axis.grid(alpha=0.3)
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=9)
+    # Both are given: by itself, a legend leaves out names that begin with _.
+    handles, labels = list(lines.values()), list(lines)
+    axis.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=9)
