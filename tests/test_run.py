@@ -188,6 +188,8 @@ def test_a_file_with_one_bit_changed_is_not_used(name, digits_run):
     path.write_bytes(content)
     error = error_of(regard.load, digits_run)
     assert f"{name}' is damaged" in error.what and "manifest.json" in error.why
+    if name == "config.toml":
+        assert "is damaged" in error_of(regard.train, str(digits_run), out=digits_run.with_name("another")).what
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -14,10 +14,13 @@ from pathlib import Path
 from regard.errors import RegardError
 
 LOCK = ".lock"
+SMALL = 64 * 2**20  # bytes; more than any file of a run has but its weights and vectors
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # of some network file systems
 
 
 def sha256(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is not a file")  # a pipe would never end
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -58,15 +61,15 @@ def writing(path: Path, remedy: str = "Choose a writable path.") -> Iterator[Non
         raise RegardError(f"Cannot write '{path}'.", f"{error}", remedy) from None
 
 
-def read_small(path: Path, most: int = 64 * 2**20) -> str:
-    """The text of a file that is never large; an OSError also where it is no file, such as a pipe, or endless."""
+def read_small(path: Path, most: int = SMALL) -> bytes:
+    """The content of a file that is never large; an OSError also where it is no file, such as a pipe, or endless."""
     if path.exists() and not path.is_file():
         raise OSError(f"{path} is not a file")
     with path.open("rb") as file:
         raw = file.read(most + 1)
     if len(raw) > most:
         raise OSError(f"{path} is larger than {most // 2**20} MiB")
-    return raw.decode("utf-8")
+    return raw
 
 
 # ---------------------------------------------------------------- one process at a time

@@ -87,6 +87,7 @@ def read_recipe(recipe: str, overrides: Iterable[str] = (), data: str | Path | N
     file = str(Path(recipe) / "config.toml") if from_run else recipe
     if from_run:
         RunFolder.open(recipe).check_plugins()
+        RunFolder.open(recipe).checked("config.toml")
     settings = from_toml(recipe_text(file), Path(file).stem, overrides, of_run=from_run)
     if hasattr(settings, "data"):
         # A user's own recipe names files from where it lies; a ready-made one from the current folder.

@@ -107,7 +107,7 @@ class TextTokenizer:
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:
         try:
-            tokenizer = Tokenizer.from_str(read_small(path, LARGEST))
+            tokenizer = Tokenizer.from_str(read_small(path, LARGEST).decode("utf-8"))
         except Exception as error:  # the library raises bare Exception for a malformed file
             raise _unreadable(path, str(error)) from None
         vocabulary = tokenizer.get_vocab()

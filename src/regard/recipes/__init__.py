@@ -44,7 +44,7 @@ def recipe_text(recipe: str) -> str:
     path = Path(recipe)
     if path.suffix == ".toml" or path.is_file():
         try:
-            return read_small(path, LARGEST)
+            return read_small(path, LARGEST).decode("utf-8")
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"Cannot read the recipe '{recipe}'.",

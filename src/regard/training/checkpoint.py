@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.files import flush, sha256
+from regard.files import flush, read_small, sha256
 from regard.training.folder import RunFolder, saved_steps, step_folders
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
@@ -117,7 +117,7 @@ class Checkpoints:
         """What is wrong with a checkpoint; None if every file is what was written."""
         folder = self._path(step)
         try:
-            manifest = _MANIFEST.validate_json((folder / "manifest.json").read_bytes())
+            manifest = _MANIFEST.validate_json(read_small(folder / "manifest.json"))
             damaged = [name for name, digest in manifest.sha256.items() if sha256(folder / name) != digest]
         except (OSError, ValueError) as error:
             return str(error).replace("\n", " ")
@@ -132,7 +132,7 @@ class Checkpoints:
             weights=load_file(folder / "model.safetensors"),
             optimizer=load_file(folder / "optimizer.safetensors"),
             average=load_file(average) if average.exists() else {},
-            state=json.loads((folder / "state.json").read_text()),
+            state=json.loads(read_small(folder / "state.json")),
         )
 
     def mean(self, steps: list[int]) -> dict[str, Tensor]:

@@ -22,12 +22,13 @@ from pydantic import TypeAdapter, ValidationError
 from regard import registry
 from regard.console import warn
 from regard.errors import RegardError, UsageError
-from regard.files import flush, write_atomically, writing
+from regard.files import flush, read_small, write_atomically, writing
 from regard.recipes import from_toml
 from regard.training.manifest import Manifest, check
 
 PLUGINS = "plugins.json"
 LEFTOVER = re.compile(r"\..+\.tmp|\.tmp\w{6}")  # ours, and those of safetensors
+LONGEST_COURSE = 2**29  # bytes of metrics.jsonl: some million lines
 STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
 
@@ -152,10 +153,13 @@ class RunFolder:
         return path
 
     def read_bytes(self, name: str) -> bytes:
+        """The whole content of a file that is not large."""
         try:
-            return self.checked(name).read_bytes()
+            content = read_small(self.path / name)
+            self.checked(name)
         except OSError as error:
             raise self._unreadable(name, error) from None
+        return content
 
     def read_json(self, name: str, kind: Any = Any) -> Any:
         """The content of a JSON file as a `kind` of value, such as list[str]; an error if it is another."""
@@ -215,7 +219,10 @@ class RunFolder:
         """All complete lines; one cut off by a kill, or without a step, is skipped."""
         if not self.metrics.is_file():
             return []
-        lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+        try:
+            lines = read_small(self.metrics, LONGEST_COURSE).decode(errors="replace").splitlines()
+        except OSError as error:
+            raise self._unreadable(self.metrics.name, error) from None
         return [record for record in map(_record, lines) if record]
 
     def forget_after(self, step: int) -> None:

@@ -331,7 +331,7 @@ class Trainer:
             if self.average:
                 self.average.load(checkpoint.average)
             self.progress = Progress.from_json(checkpoint.state)
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RegardError(
                 f"The checkpoint at step {step:,} is not one of this run.",
                 f"{type(error).__name__}: {error}".partition("\n")[0],

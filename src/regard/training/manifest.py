@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.files import move_into_place, sha256, write_atomically
+from regard.files import move_into_place, read_small, sha256, write_atomically
 
 MANIFEST = "manifest.json"
 # Files for people, and those that grow, are not part of it; nor is anything in a subfolder.
@@ -32,9 +32,7 @@ class Manifest:
         path = folder / MANIFEST
         if path.is_symlink() or path.exists():
             try:
-                if not path.is_file():
-                    raise OSError("not a file")
-                content = json.loads(path.read_bytes())
+                content = json.loads(read_small(path))
                 manifest.finished = _digests(content["sha256"])
                 manifest.being_written = _digests(content["being_written"])
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
