@@ -18,9 +18,14 @@ SMALL = 64 * 2**20  # bytes; more than any file of a run has but its weights and
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # of some network file systems
 
 
-def sha256(path: Path) -> str:
+def must_be_a_file(path: Path) -> None:
+    """Reading a pipe or a device might never end."""
     if path.exists() and not path.is_file():
-        raise OSError(f"{path} is not a file")  # a pipe would never end
+        raise OSError(f"{path} is not a file")
+
+
+def sha256(path: Path) -> str:
+    must_be_a_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -63,8 +68,7 @@ def writing(path: Path, remedy: str = "Choose a writable path.") -> Iterator[Non
 
 def read_small(path: Path, most: int = SMALL) -> bytes:
     """The content of a file that is never large; an OSError also where it is no file, such as a pipe, or endless."""
-    if path.exists() and not path.is_file():
-        raise OSError(f"{path} is not a file")
+    must_be_a_file(path)
     with path.open("rb") as file:
         raw = file.read(most + 1)
     if len(raw) > most:

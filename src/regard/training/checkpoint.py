@@ -19,16 +19,17 @@ from typing import Any, TypeVar
 
 import torch
 from pydantic import TypeAdapter
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.files import flush, read_small, sha256
+from regard.files import flush, must_be_a_file, read_small, sha256
 from regard.training.folder import RunFolder, saved_steps, step_folders
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
+TENSORS = {"model.safetensors", "optimizer.safetensors", "average.safetensors"}
 REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -118,8 +119,12 @@ class Checkpoints:
         folder = self._path(step)
         try:
             manifest = _MANIFEST.validate_json(read_small(folder / "manifest.json"))
+            for name in TENSORS & manifest.sha256.keys():
+                must_be_a_file(folder / name)
+                with safe_open(folder / name, "pt"):  # sees at once if the file has another length
+                    pass
             damaged = [name for name, digest in manifest.sha256.items() if sha256(folder / name) != digest]
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             return str(error).replace("\n", " ")
         if missing := [name for name in REQUIRED if name not in manifest.sha256]:
             return f"{', '.join(missing)} is not in its manifest"
@@ -241,7 +246,8 @@ def read_weights(folder: RunFolder) -> dict[str, Tensor]:
             f"Continue it: regard train {folder.path} --resume",
         )
     try:
-        weights: dict[str, Tensor] = load_file(folder.checked(path.name))
+        weights: dict[str, Tensor] = load_file(path)  # first: it sees at once if the file has another length
+        folder.checked(path.name)
     except (OSError, SafetensorError) as error:
         raise RegardError(
             f"Cannot read the weights '{path}'.",
