@@ -203,12 +203,12 @@ def test_weights_that_are_no_numbers_are_refused(value, run):
     assert "not finite" in error.what and name in error.why
 
 
-def test_a_file_changed_on_purpose_is_used_once_its_line_is_gone(run):
+def test_a_file_changed_on_purpose_is_used_once_the_manifest_says_so(run):
     config = run / "config.toml"
     config.write_text(config.read_text().replace("seed = 1", "seed = 2"))
-    assert "remove its line from manifest.json" in error_of(open_run, run).fix
+    assert '"edited" in place of its digest' in error_of(open_run, run).fix
     manifest = json.loads((run / "manifest.json").read_text())
-    del manifest["sha256"]["config.toml"]
+    manifest["sha256"]["config.toml"] = "edited"
     (run / "manifest.json").write_text(json.dumps(manifest))
     assert open_run(run).settings.seed == 2
 
@@ -327,3 +327,50 @@ def test_the_environment_of_an_earlier_version_is_kept(run):
     (run / "environment.json").write_text('{"torch": "1.0"}')
     regard.train(str(run), "training.steps=6", resume=True)
     assert history(run)[0] == {"torch": "1.0"} and history(run)[1]["from_step"] == 4
+
+
+def test_a_run_without_a_manifest_is_used_with_a_warning(run, capfd):
+    regard.load(run)
+    assert "manifest" not in capfd.readouterr().err
+    (run / "manifest.json").unlink()
+    regard.load(run)
+    assert "has no manifest.json" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["data.json", "scale.json", "environment.json"])
+def test_a_file_that_is_gone_is_not_made_anew(name, digits_run):
+    """Its content may have been another."""
+    (digits_run / name).unlink()
+    error = error_of(regard.train, str(digits_run), "training.steps=9", resume=True)
+    assert f"Cannot read {name}" in error.what
+
+
+def test_what_it_started_from_cannot_be_forgotten(digits_run, tuned):
+    for checkpoint in tuned.glob("checkpoints/step-*"):
+        damage(checkpoint / "model.safetensors")
+    (tuned / "start.json").unlink()
+    assert "Cannot read start.json" in error_of(regard.train, str(tuned), resume=True).what
+
+
+def test_a_fine_tuning_is_continued_by_its_own_settings(digits_run, tuned):
+    steps = ["training.steps=4", "training.validate_every=2", "seed=2"]
+    error = error_of(regard.train, "digits", *steps, out=tuned, resume=True)
+    assert "was started from" in error.what and f"--from {digits_run}" in error.fix
+    digits_run.rename(digits_run.with_name("moved"))
+    error = error_of(regard.train, "digits", *steps, out=tuned, resume=True, start_from=digits_run)
+    assert "no longer there" in error.what and f"regard train {tuned} --resume" in error.fix
+    regard.train(str(tuned), resume=True)
+
+
+def test_a_folder_that_was_moved_while_it_was_trained_is_told(tmp_path, monkeypatch):
+    update = Trainer._update
+
+    def move_at_three(self, step, batch):
+        if step == 3:
+            self.folder.path.rename(tmp_path / "moved")
+        return update(self, step, batch)
+
+    monkeypatch.setattr(Trainer, "_update", move_at_three)
+    error = error_of(regard.train, "reverse", *TINY, out=tmp_path / "run")
+    assert "If it was moved" in error.fix and "Nothing was saved" not in error.fix
+    assert (tmp_path / "moved" / "checkpoints" / "step-2").is_dir()

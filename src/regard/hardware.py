@@ -97,7 +97,8 @@ class Hardware:
     def name(self) -> str:
         if self.device.type == "cuda":
             return str(torch.cuda.get_device_name(self.device))
-        return f"{os.cpu_count()} CPU cores"
+        threads = torch.get_num_threads()
+        return f"{threads} CPU thread{'s' * (threads > 1)}"
 
     def describe(self) -> str:
         compiled = "compiled" if self.compile else "not compiled"

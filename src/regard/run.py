@@ -24,6 +24,7 @@ from regard.tasks.room import check_room_to_load, check_room_to_train
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
 from regard.tasks.task import Task
 from regard.training.folder import RunFolder, is_run
+from regard.training.manifest import MANIFEST
 
 # What may change when a run is resumed; all else decides the numbers.
 FREE = {"recipe", "data.root", "data.cache"} | {
@@ -59,6 +60,8 @@ def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
     from regard.training.checkpoint import load_model, read_weights
 
     task.hardware = Hardware.choose(changed(task.settings.system, device=device))
+    if not (task.folder.path / MANIFEST).exists():
+        console.warn(f"The run '{task.folder.path}' has no {MANIFEST}: whether its files are damaged is not known.")
     weights = read_weights(task.folder)
     task.restore()
     check_room_to_load(task, weights)
@@ -122,7 +125,14 @@ def train(
     if start_from is not None:
         changes.append(f"training.start_from={json.dumps(str(Path(start_from).resolve()))}")
     settings = read_recipe(recipe, changes, data)
-    if starts_from(settings) and not (resume and is_run(recipe)):  # a run has inherited already
+    path = Path(out) if out else Path(recipe) if resume and is_run(recipe) else Path("runs") / Path(recipe).stem
+    if (source := starts_from(settings)) and not (resume and is_run(recipe)):  # a run has inherited already
+        if resume and is_run(path) and not is_run(source):
+            raise UsageError(
+                f"'{source}', from which this run was started, is no longer there.",
+                "Without it, the settings cannot be compared.",
+                f"Continue the run with its own settings: regard train {shlex.quote(str(path))} --resume",
+            )
         settings = inherit_settings(settings, changes)
     if is_run(recipe) and not resume and not out:
         raise UsageError(
@@ -130,7 +140,6 @@ def train(
             "A run is never overwritten.",
             "Add --resume to continue it, or --out DIR to train another with its settings.",
         )
-    path = Path(out) if out else Path(recipe) if resume and is_run(recipe) else Path("runs") / Path(recipe).stem
     if resume and is_run(path):
         folder = RunFolder.open(path)
         with locked(folder.path):
@@ -151,6 +160,12 @@ def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
     """The run's own settings; only how long, how often and where may be changed."""
     folder.check_plugins(resume=True)
     saved = folder.read_settings()
+    if (source := starts_from(saved)) and not starts_from(asked):
+        raise UsageError(
+            f"This run was started from '{source}'.",
+            "The command says nothing of that, and so asks for another model.",
+            f"Add --from {shlex.quote(source)}, or give: regard train {shlex.quote(str(folder.path))} --resume",
+        )
     before, after = flat(saved), flat(asked)
     for key in sorted(before.keys() | after.keys()):
         if key not in FREE and not key.startswith(FREE_SECTIONS) and before.get(key) != after.get(key):
@@ -238,7 +253,7 @@ def _note_environment(task: Task[Any], step: int) -> None:
 
     now = {"from_step": step} | task.hardware.to_json() | environment()
     history = []
-    if (task.folder.path / ENVIRONMENT).exists():
+    if task.folder.has(ENVIRONMENT):
         before = task.folder.read_json(ENVIRONMENT, list[dict[str, Any]] | dict[str, Any])
         history = before if isinstance(before, list) else [before]  # earlier versions kept only the newest
         history = [entry for entry in history if entry.get("from_step", 0) < step]
@@ -306,6 +321,8 @@ Trained with Regard from the recipe `{summary["recipe"]}` ({summary["task"]}): {
 
 def _how_to_continue(settings: TaskSettings, folder: RunFolder) -> str:
     steps = folder.saved_steps()
+    if not folder.path.exists():
+        return f"'{folder.path}' is gone. If it was moved, continue it where it is now: regard train RUN --resume"
     if not steps:
         return "Nothing was saved yet; give the same command again."
     command = f"regard train {shlex.quote(str(folder.path))} --resume{_plugin_options(settings)}"

@@ -112,3 +112,21 @@ def test_a_recipe_is_read_once(arguments, tmp_path, monkeypatch, read):
     result = CliRunner().invoke(app, [*arguments, *few, "synthetic.test_sequences=5", "--json"])
     assert result.exit_code == 0 and json.loads(result.stdout)
     assert len(read) == 1
+
+
+def test_ctrl_c_waits_while_torch_or_numpy_is_imported():
+    """They swallow it, and go on half-imported."""
+    program = (
+        "import os, signal, sys, types\n"
+        "from regard.cli import app\n"
+        "module = types.ModuleType('torch')\n"
+        "module.__spec__ = types.SimpleNamespace(_initializing=True)\n"
+        "sys.modules['torch'] = module\n"
+        "signal.signal(signal.SIGINT, app._interrupt)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "print('importing', flush=True)\n"
+        "module.__spec__._initializing = False\n"
+        "signal.pause()\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert shown.stdout == "importing\n" and "KeyboardInterrupt" in shown.stderr

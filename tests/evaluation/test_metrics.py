@@ -115,3 +115,9 @@ def test_scores_of_which_some_samples_are_nothing_have_no_interval_but_are_given
     assert scores["chrf"].value > 0
     assert scores["chrf"].interval is None
     assert "bs:" not in scores["chrf"].signature
+
+
+def test_no_interval_is_beyond_the_scale():
+    lines = ["the cat sat on the mat today"] * 5 + ["a dog ran over the long green field"] * 5
+    for score in translation_scores([*lines[:-1], "a dog ran over a long green field"], lines):
+        assert score.interval is not None and 0 <= score.interval[0] <= score.value <= score.interval[1] <= 100

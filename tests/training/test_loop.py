@@ -190,3 +190,12 @@ def test_weights_that_are_no_numbers_do_not_become_a_model(tiny_recipe, tmp_path
     with pytest.raises(RegardError, match="not finite"):
         one.finish()
     assert not one.folder.model.exists()
+
+
+def test_a_best_step_without_a_checkpoint_is_told(tiny_recipe, tmp_path, capfd):
+    one = trainer(tiny_recipe, tmp_path / "run")
+    one.run()
+    one.progress.best_step = 3
+    last = {name: tensor.clone() for name, tensor in weights_of(one.model).items()}
+    assert all(torch.equal(tensor, last[name]) for name, tensor in one.final_weights().items())
+    assert "The best step, 3, has no checkpoint" in " ".join(capfd.readouterr().err.split())

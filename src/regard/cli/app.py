@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,11 +138,26 @@ def _with_plugins(arguments: list[str]) -> list[str]:
     return rest
 
 
+def _interrupt(number: int, frame: Any) -> None:
+    """Ctrl-C and SIGTERM: what is half-done is cleaned up.
+
+    Not in the middle of importing torch or numpy: they swallow what is raised there, and go on half-imported.
+    """
+    specs = [getattr(sys.modules.get(name), "__spec__", None) for name in ("torch", "numpy")]
+    if any(getattr(spec, "_initializing", False) for spec in specs):
+        again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+    else:
+        raise KeyboardInterrupt
+
+
 def main() -> None:
     """The console script."""
     # typer keeps its exceptions private; BadParameter's parent is what all of its usage errors share.
     misused: type[Exception] = typer.BadParameter.__mro__[1]  # type: ignore[assignment]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is half-done is cleaned up
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         code = app(_with_plugins(sys.argv[1:]) or ["--help"], standalone_mode=False)
         if code == STOPPED:  # typer turns Ctrl-C into a code

@@ -58,8 +58,9 @@ def evaluate(
     for path in files or []:
         if not path.exists():
             raise RegardError(f"The file '{path}' is missing.", "It was named as test data.", "Check the path.")
-    from regard.cli.lines import destination, one_line
+    from regard.cli.lines import destination, must_not_replace, one_line
 
+    must_not_replace(output, files or [])
     result = load_weights(task, device).evaluate([str(path) for path in files or []], split, **options)
 
     def report(content: dict[str, Any]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from queue import Queue
 from typing import Any, TextIO
 
-from regard.errors import RegardError
+from regard.errors import RegardError, UsageError
 from regard.files import writing
 
 LINES_AT_ONCE = 512  # read, sorted by length and worked on together
@@ -83,6 +83,15 @@ def all_input() -> str | None:
 def one_line(text: str) -> str:
     """A text without line breaks of its own: one line in, one line out."""
     return " ".join(text.splitlines())
+
+
+def must_not_replace(output: Path | None, inputs: Iterable[Path | None]) -> None:
+    """A clear error if the output is one of the files that are read."""
+    for file in filter(None, inputs):
+        if output is not None and output.exists() and file.exists() and output.samefile(file):
+            raise UsageError(
+                f"'{output}' would be overwritten.", "It is one of the files to read.", "Name another with -o FILE."
+            )
 
 
 def destination(output: Path | None) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.app import DeviceOption, JsonOption, RunArgument, app
-from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, one_line
+from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, must_not_replace, one_line
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def translate(
     _check(best, seed, decoding)
     if file is not None:
         must_be_a_file(file)
+    must_not_replace(output, [file])
     from regard.run import load_weights, open_run, require
 
     task = open_run(run)

@@ -16,7 +16,7 @@ from regard.errors import RegardError
 
 LONGEST_LINE = 1_000_000  # bytes; a longer line is not a sentence, and would swamp the tokenizer
 LONGEST_RECORD = 4 * LONGEST_LINE  # letters of a record in a .csv, which may have several lines
-SKIP_ADVICE = 'Fix the line, or skip such lines with data.bad_lines="skip".'
+SKIP_ADVICE = 'Fix the line; a recipe with data.bad_lines="skip" leaves such lines out.'
 
 
 class Line(NamedTuple):

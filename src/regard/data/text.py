@@ -28,7 +28,7 @@ def text_source(listed: str | FileList, data: TextData) -> TextSource:
     for name in filter(None, [listed] if isinstance(listed, str) else listed):
         path = named_path(name, data.root, "data.text", '["a.txt", "b.txt"]')
         if path.is_dir():
-            paths += sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(ENDINGS))
+            paths += sorted(_files_below(path))
         else:
             paths.append(path)
     if not paths:
@@ -38,6 +38,15 @@ def text_source(listed: str | FileList, data: TextData) -> TextSource:
             'Set data.text to a file or a folder, for example data.text="input.txt".',
         )
     return TextSource(tuple(paths), data.text_field)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    try:
+        yield from (file for file in folder.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
+    except OSError as error:
+        raise RegardError(
+            f"Cannot read the folder '{folder}'.", f"{error}", "Name a folder that holds only text that you may read."
+        ) from None
 
 
 @dataclass(frozen=True)

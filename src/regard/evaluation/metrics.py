@@ -64,7 +64,8 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str], boo
 
 
 def _around(mean: float, half_width: float) -> tuple[float, float]:
-    return float(mean - half_width), float(mean + half_width)
+    """sacreBLEU gives the same to both sides; no score is beyond 0 or 100."""
+    return max(0.0, float(mean - half_width)), min(100.0, float(mean + half_width))
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -17,7 +17,7 @@ class TrainingSettings(PartSection):
 
     PARTS: ClassVar[dict[str, str]] = {"optimizer": "optimizers"}
 
-    steps: Positive = Field(100_000, description="updates of the weights")
+    steps: Positive = Field(100_000, le=1_000_000_000, description="updates of the weights")
     optimizer: Annotated[str, registered("optimizers")] = Field(
         "adam",
         description=f"{' · '.join(registry.OPTIMIZERS)} (muon: for the matrices of the blocks; adamw for the rest)",

@@ -139,7 +139,7 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         super().prepare()
         must_have_classes(self.images)
         self.folder.write_json("labels.json", self.images.classes)
-        if not (self.folder.path / SCALE).exists():
+        if not self.folder.has(SCALE):
             self.folder.write_json(SCALE, asdict(Scale.measured(self.images.train)))
         self.restore()
         settings = self.settings

@@ -103,7 +103,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
         sources = labelled_splits(data)
         self.remember_data({name: source.fingerprint for name, source in sources.items()})
         self.folder.write_json("labels.json", labels_of(sources["train"]))
-        if not (self.folder.path / "tokenizer.json").exists():
+        if not self.folder.has("tokenizer.json"):
             texts = (example.text for example in itertools.islice(sources["train"], tokens.sample_lines))
             self.folder.write_text("tokenizer.json", train_tokenizer(texts, tokens).to_json())
         self.restore()

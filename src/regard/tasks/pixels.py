@@ -82,7 +82,7 @@ class Pixels(ImageTask[PixelTaskSettings]):
         from regard.data.pixel_batches import PixelStream
 
         super().prepare()
-        if not (self.folder.path / PALETTE).exists():
+        if not self.folder.has(PALETTE):
             self.folder.write_json(PALETTE, self._make_palette().to_json())
         self.restore()
         settings = self.settings

@@ -62,7 +62,7 @@ class RunningText(Task[T]):
         data = self.settings.data
         text = text_source(data.text, data)
         self.remember_data(text_fingerprints(data))
-        if not (self.folder.path / "tokenizer.json").exists():
+        if not self.folder.has("tokenizer.json"):
             tokenizer = learn_text_tokenizer(text, self.settings.tokenizer, self.sentences)
             self.folder.write_text("tokenizer.json", tokenizer.to_json())
         RunningText.restore(self)

@@ -151,7 +151,7 @@ def _must_be_the_same(folder: RunFolder, files: list[Path]) -> None:
         raise RegardError(
             f"The run '{folder.path}' cannot be started.", f"{error}", "Restore what it starts from."
         ) from None
-    if (folder.path / START).is_file() and folder.read_json(START, dict[str, str]) != digests:
+    if folder.has(START) and folder.read_json(START, dict[str, str]) != digests:
         raise RegardError(
             f"The run '{folder.path}' cannot begin again.",
             f"What it started from has changed since then: {', '.join(map(str, files))}.",

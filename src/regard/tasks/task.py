@@ -161,7 +161,7 @@ class Task(ABC, Generic[S]):
 
     def _changed(self, fingerprints: Mapping[str, str], split: str) -> bool:
         """Runs of earlier versions have no fingerprints, or others, and are not judged."""
-        before = self.folder.read_json(DATA, dict[str, str | int]) if (self.folder.path / DATA).exists() else {}
+        before = self.folder.read_json(DATA, dict[str, str | int]) if self.folder.has(DATA) else {}
         return before.get("format") == FINGERPRINTS and before.get(split) != fingerprints[split]
 
     def picture(self, name: str, files: FileList | None, split: str) -> Path:

@@ -353,14 +353,14 @@ class Tokenizers:
 
     @staticmethod
     def are_in(folder: RunFolder) -> bool:
-        names = {path.name for path in folder.path.glob("*tokenizer.json")}
-        return "tokenizer.json" in names or {"source_tokenizer.json", "target_tokenizer.json"} <= names
+        joint, source, target = map(folder.has, ("tokenizer.json", "source_tokenizer.json", "target_tokenizer.json"))
+        return joint or (source and target)
 
     @classmethod
     def load(cls, folder: RunFolder) -> Tokenizers:
         from regard.data.tokenizers import TextTokenizer
 
-        if (folder.path / "tokenizer.json").exists():
+        if folder.has("tokenizer.json"):
             tokenizer = TextTokenizer.load(folder.checked("tokenizer.json"))
             return cls(tokenizer, tokenizer)
         source, target = (TextTokenizer.load(folder.checked(f"{side}_tokenizer.json")) for side in ("source", "target"))

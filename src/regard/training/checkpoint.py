@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.errors import RegardError, first_problem
 from regard.files import flush, must_be_a_file, read_small, sha256
 from regard.training.folder import RunFolder, saved_steps, step_folders
 
@@ -124,7 +124,9 @@ class Checkpoints:
                 with safe_open(folder / name, "pt"):  # sees at once if the file has another length
                     pass
             damaged = [name for name, digest in manifest.sha256.items() if sha256(folder / name) != digest]
-        except (OSError, ValueError, SafetensorError) as error:
+        except ValidationError as error:
+            return f"manifest.json: {first_problem(error)}"
+        except (OSError, SafetensorError) as error:
             return str(error).replace("\n", " ")
         if missing := [name for name in REQUIRED if name not in manifest.sha256]:
             return f"{', '.join(missing)} is not in its manifest"

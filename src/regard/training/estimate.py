@@ -18,6 +18,7 @@ from regard.settings import TaskSettings, TrainingSettings
 
 NOT_TYPICAL = 2  # steps at the start of a process
 ENOUGH_STEPS, ENOUGH_SECONDS = 3, 2.0  # what an estimate is made from, at least
+SLOW = 5.0  # seconds of a step from which on one is enough: hours are told soon
 RECENT = 100  # steps that count later on: a machine may become slower or faster
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 SHORT = MINUTE  # below this nobody needs an estimate
@@ -51,7 +52,8 @@ class Estimate:
 
     def seconds_left(self, step: int) -> float | None:
         """From after this step to the end; None as long as too little was seen."""
-        if len(self.steps) < ENOUGH_STEPS or self.counted < ENOUGH_SECONDS:
+        enough = len(self.steps) >= ENOUGH_STEPS or (self.steps and self.steps[-1] >= SLOW)
+        if not enough or self.counted < ENOUGH_SECONDS:
             return None
         validations, saves = pauses_left(step, self.training)
         updates = (self.training.steps - step) * statistics.median(self.steps)
@@ -121,7 +123,7 @@ def advice(settings: TaskSettings, step: int, left: float, validation: float, gp
     if not gpu:
         ways.append("a GPU")
     if ways:
-        yield f"To make it shorter: {', or '.join(ways)}."
+        yield f"To make it shorter, start a new run with {', or '.join(ways)}."
 
 
 def _works(settings: TaskSettings, setting: str, value: int) -> bool:

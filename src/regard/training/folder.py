@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from regard import registry
 from regard.console import warn
-from regard.errors import RegardError, UsageError
+from regard.errors import RegardError, UsageError, first_problem
 from regard.files import flush, read_small, write_atomically, writing
 from regard.recipes import from_toml
 from regard.training.manifest import Manifest, check
@@ -166,14 +166,16 @@ class RunFolder:
         try:
             return TypeAdapter(kind).validate_json(self.read_bytes(name))
         except ValidationError as error:
-            first = error.errors()[0]
-            place = "".join(f"[{key!r}]" for key in first["loc"])
-            raise self._unreadable(name, f"{first['msg']} {place}".strip()) from None
+            raise self._unreadable(name, first_problem(error)) from None
 
     def _unreadable(self, name: str, why: object) -> RegardError:
         unfinished = not self.summary.is_file()
         remedy = "Is the training finished? Continue it with --resume." if unfinished else "Restore the file."
         return RegardError(f"Cannot read {name} in '{self.path}'.", f"{why}", remedy)
+
+    def has(self, name: str) -> bool:
+        """Whether the run has this file, or had it: one that is listed in the manifest and gone is not made anew."""
+        return (self.path / name).exists() or name in Manifest.read(self.path).finished
 
     # ------------------------------------------------------------ writing
 

@@ -186,8 +186,10 @@ class Trainer:
             steps = [step for step in sorted(chosen) if self.checkpoints.is_whole(step)]
             return self.checkpoints.mean(steps[-settings.average_checkpoints :]) if steps else weights_of(self.model)
         best = self.progress.best_step
-        if best not in (0, self.progress.step) and self.checkpoints.is_whole(best):
-            return self.checkpoints.load(best).weights
+        if best not in (0, self.progress.step):
+            if best in self.checkpoints.steps() and self.checkpoints.is_whole(best):
+                return self.checkpoints.load(best).weights
+            console.warn(f"The best step, {best:,}, has no checkpoint: the final model is that of the last step.")
         return weights_of(self.model)
 
     def finish(self) -> None:
@@ -368,7 +370,7 @@ class Trainer:
 
 @contextmanager
 def _stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the loop to save and stop after the step it is in."""
+    """Ctrl-C, SIGTERM and a closed terminal ask the loop to save and stop after the step it is in."""
 
     def ask(number: int, frame: Any) -> None:
         if trainer.stop_asked and number == signal.SIGINT:
@@ -379,7 +381,10 @@ def _stop_on_signal(trainer: Trainer) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as with nohup
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield
     finally:

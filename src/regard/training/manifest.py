@@ -14,6 +14,7 @@ from regard.errors import RegardError
 from regard.files import move_into_place, read_small, sha256, write_atomically
 
 MANIFEST = "manifest.json"
+EDITED = "edited"
 # Files for people, and those that grow, are not part of it; nor is anything in a subfolder.
 NOT_LISTED = (MANIFEST, "README.md", "metrics.jsonl", "skipped_images.txt")
 
@@ -36,17 +37,18 @@ class Manifest:
                 manifest.finished = _digests(content["sha256"])
                 manifest.being_written = _digests(content["being_written"])
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+                form = isinstance(error, (KeyError, TypeError))
                 raise RegardError(
                     f"The manifest '{path}' is damaged.",
-                    f"{type(error).__name__}: {error}"[:200],
+                    "It is not a table of digests." if form else f"{error}"[:200],
                     "Restore it. Without it, the other files of the run cannot be checked.",
                 ) from None
         return manifest
 
     def agrees(self, name: str) -> bool:
-        """Whether a file is what was written. What is not listed is not checked."""
+        """Whether a file is what was written. What is not listed, or was edited on purpose, is not checked."""
         known = {digests[name] for digests in (self.finished, self.being_written) if name in digests}
-        return not known or sha256(self.folder / name) in known
+        return not known or EDITED in known or sha256(self.folder / name) in known
 
     def put(self, temporary: Path, name: str) -> None:
         """Move a file that is complete into its place, and list its digest."""
@@ -85,7 +87,7 @@ def check(folder: Path, name: str) -> None:
         raise RegardError(
             f"'{folder / name}' is damaged.",
             f"It is not what was written: its sha256 differs from that in {MANIFEST}.",
-            f"Restore it from a copy. If you have changed it yourself, remove its line from {MANIFEST}.",
+            f'Restore it from a copy. If you have changed it yourself, put "{EDITED}" in place of its digest there.',
         )
 
 
