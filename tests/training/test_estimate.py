@@ -132,7 +132,8 @@ def test_hours_say_what_to_change():
     line, advice = fed(one, 20, 5.2)
     assert line == "About 10 hours to go: 6,997 steps at 5.2 s, on 2 CPU cores."
     assert advice == (
-        "To make it shorter, start a new run with training.steps=693 training.warmup=69 (about an hour), or training.tokens_per_batch=2048 "
+        "To make it shorter, start a new run with training.steps=693 training.warmup=69 (about an hour), "
+        "or training.tokens_per_batch=2048 "
         "(a step takes about a quarter), or model.width=128, or a GPU."
     )
 

@@ -119,14 +119,13 @@ class Checkpoints:
         folder = self._path(step)
         try:
             manifest = _MANIFEST.validate_json(read_small(folder / "manifest.json"))
-            for name in TENSORS & manifest.sha256.keys():
-                must_be_a_file(folder / name)
-                with safe_open(folder / name, "pt"):  # sees at once if the file has another length
-                    pass
+            unreadable = [name for name in sorted(TENSORS & manifest.sha256.keys()) if not _readable(folder / name)]
+            if unreadable:
+                return f"{', '.join(unreadable)} cannot be read"
             damaged = [name for name, digest in manifest.sha256.items() if sha256(folder / name) != digest]
         except ValidationError as error:
             return f"manifest.json: {first_problem(error)}"
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             return str(error).replace("\n", " ")
         if missing := [name for name in REQUIRED if name not in manifest.sha256]:
             return f"{', '.join(missing)} is not in its manifest"
@@ -268,6 +267,16 @@ def read_weights(folder: RunFolder) -> dict[str, Tensor]:
 def not_finite(weights: Mapping[str, Tensor]) -> str | None:
     """The first weight that holds infinity or NaN."""
     return next((name for name, tensor in weights.items() if not torch.isfinite(tensor).all()), None)
+
+
+def _readable(path: Path) -> bool:
+    """Whether a file of tensors has the length that it says; seen at once, before it is hashed."""
+    must_be_a_file(path)
+    try:
+        with safe_open(path, "pt"):
+            return True
+    except SafetensorError:
+        return False
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
