@@ -31,9 +31,8 @@ from regard.training.folder import RunFolder
 ON = "system.deterministic=true"
 OFF = "system.deterministic=false"
 RECIPES = {"shakespeare": "tinyshakespeare", "multi30k": "multi30k"}
-SMALL = ["model.layers=2", "training.validate_every=10", "training.save_every=10", "training.log_every=1"]
+OFTEN = ["training.validate_every=10", "training.save_every=10", "training.log_every=1"]
 TEXT = ["data.text=tinyshakespeare/input.txt"]
-GREY = ["data.sample=digits"]
 KINDS = {
     "language": ["shakespeare", *TEXT],
     "language, documents apart": ["shakespeare", *TEXT, 'data.documents="apart"'],
@@ -100,7 +99,7 @@ def same_bytes(name: str, data: Path, place: Path, steps: int) -> dict[str, obje
 def kinds(data: Path, place: Path) -> dict[str, object]:
     def twice(item: tuple[str, list[str]]) -> tuple[str, object]:
         name, recipe = item
-        more = ["training.steps=20", *SMALL[1:], ON]
+        more = ["training.steps=20", *OFTEN, ON]
         digests = [train(recipe, place / f"{name.replace(' ', '')}-{number}", *more, folder=data) for number in (1, 2)]
         return name, True if digests[0] == digests[1] and "failed" not in digests[0] else digests
 

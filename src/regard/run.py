@@ -224,6 +224,7 @@ def _train_task(task: Task[Any]) -> dict[str, Any]:
 
 
 def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
+    """The same, where it is known what it runs on."""
     from regard.hardware import seed_everything
     from regard.training.loop import Trainer
 
