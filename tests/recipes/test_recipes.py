@@ -246,7 +246,7 @@ def test_settings_just_inside_each_rule_are_accepted(overrides):
     ],
 )
 def test_an_override_sets_a_value_of_its_type(override, section, key, value):
-    given = getattr(getattr(resolve("demo", [override]), section), key)
+    given = getattr(getattr(resolve("starter", [override]), section), key)
     assert given == value
     assert type(given) is type(value)
 
@@ -299,7 +299,7 @@ def test_unusual_values_survive_writing_and_reading():
         "model.gated=true",
         'data.cache="line\\nbreak"',
     ]
-    settings = resolve("demo", overrides)
+    settings = resolve("starter", overrides)
     assert from_toml(to_toml(settings)) == settings
     assert settings.data.cache == "line\nbreak"
 

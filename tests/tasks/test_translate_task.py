@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import regard
+from expect import error_of
 from regard.cli.app import app
 from regard.data.pair_batches import Rectangle
 from regard.data.ragged import Ragged
@@ -22,6 +23,7 @@ from regard.data.sentences import split_sentences
 from regard.data.tokenised import TokenisedPairs
 from regard.data.tokenizers import END, START
 from regard.decoding.translate import Translation, joined
+from regard.run import read_recipe
 from tiny import TINY_TEXT
 
 LINE = "The dog sleeps. I see the old farmer. We read a book."
@@ -229,3 +231,8 @@ def test_samples_of_split_lines_depend_on_line_and_place_alone(trained):
     assert whole[0] != whole[3]
     same = draw(["The dog sleeps. " * 6])[0]
     assert len(set(split_sentences(same))) > 1
+
+
+def test_files_beside_the_built_in_pairs_are_not_ignored():
+    error = error_of(read_recipe, "demo", ['data.train=["a.en", "a.de"]'])
+    assert "data.sample and data.train are both set" in str(error)

@@ -55,6 +55,9 @@ class TranslateSettings(SentenceSettings):
 
     def check(self) -> Iterator[Problem]:
         yield from super().check()
+        named = [name for name in ("train", "valid", "test") if getattr(self.data, name)]
+        if self.data.sample and named:
+            yield Problem(f"data.sample and data.{named[0]} are both set", 'name one; data.sample="" is for own files')
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             yield Problem(
                 'model.tie_embeddings = "all" needs tokenizer.joint = true',
