@@ -18,7 +18,7 @@ from regard.decoding.engine import Engine, rounded
 from regard.decoding.engines import Engines
 from regard.decoding.hypothesis import Hypothesis, Request
 from regard.decoding.sampling import PROBABILITY, TOKEN, Draws
-from regard.hardware import mix_seeds, out_of_memory
+from regard.hardware import memory_errors, mix_seeds, out_of_memory
 from regard.settings import BeamSettings
 
 NEXT_SENTENCE = 1 << 32  # from the number of a sentence to that of the next one of the same line
@@ -124,8 +124,11 @@ class Translator:
                 yield from decode(engine, asked, self.settings.length_penalty, progress)
                 return
             except (MemoryError, RuntimeError) as error:
-                if not out_of_memory(error) or slots == 1:
+                if not out_of_memory(error):
                     raise
+                if slots == 1:
+                    with memory_errors(f"on {self.engines.device} while translating", "Use a smaller beam."):
+                        raise
                 slots //= 2
             self.engines.forget()
 
