@@ -15,11 +15,19 @@ import torch
 
 
 def in_turn(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, device: torch.device, unmeasured: int = 1
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    device: torch.device,
+    unmeasured: int = 1,
+    before: Callable[[], None] = lambda: None,
 ) -> dict[str, list[float]]:
-    """The seconds of each contender in each round, after runs that do not count. One that fails is left out."""
+    """The seconds of each contender in each round, after runs that do not count. One that fails is left out.
+
+    `before` is called before each run, and not counted.
+    """
     running = dict(contenders)
     for name, run in contenders.items():
+        before()
         try:
             for _ in range(unmeasured):
                 run()
@@ -29,6 +37,7 @@ def in_turn(
     seconds: dict[str, list[float]] = {name: [] for name in running}
     for _ in range(rounds):
         for name, run in running.items():
+            before()
             seconds[name].append(timed(run, device))
     return seconds
 

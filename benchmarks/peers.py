@@ -177,7 +177,8 @@ def _set_norm(spec: Any, norm: nn.LayerNorm) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
+    """A copy: CTranslate2 changes its arrays in place."""
+    return np.array(tensor.detach().float().cpu().numpy(), order="C", copy=True)
 
 
 def _translator_blocks(model: Seq2Seq) -> tuple[list[Block], list[Block]]:
