@@ -107,8 +107,12 @@ class Graphs:
             own = batch.to(self.device)
             self.of_shape[shapes] = own, self._capture(own)
         own, graph = self.of_shape[shapes]
-        for static, tensor in zip(own.tensors(), tensors, strict=True):
-            static.copy_(tensor, non_blocking=True)
+        piece = getattr(batch, "piece", None)
+        if piece is not None and own.piece is not None:
+            own.piece.copy_(piece, non_blocking=True)
+        else:
+            for static, tensor in zip(own.tensors(), tensors, strict=True):
+                static.copy_(tensor, non_blocking=True)
         graph.replay()
 
     def _capture(self, batch: Any) -> torch.cuda.CUDAGraph:

@@ -477,7 +477,10 @@ def _ahead(
     def work() -> None:
         try:
             for batch, state in batches:
-                put((batch.pin_memory() if pinned else batch, state))
+                if pinned:
+                    batch = batch.in_one_piece(pinned=True)
+                _ = batch.targets  # counted here, not in the loop
+                put((batch, state))
                 if stopped.is_set():
                     return
         except BaseException as error:
