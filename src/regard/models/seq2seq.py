@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding
+from regard.layers.head import Head
 from regard.layers.norm import make_norm
 from regard.layers.slots import MemorySlots, Places
 from regard.models.initialise import initialise
@@ -41,7 +42,7 @@ class Seq2Seq(nn.Module):
         pre_norm = settings.norm == "pre"
         self.encoder_norm = make_norm(settings) if pre_norm else nn.Identity()
         self.decoder_norm = make_norm(settings) if pre_norm else nn.Identity()
-        self.to_logits = nn.Linear(settings.width, target_vocabulary, bias=False)
+        self.to_logits = Head(settings.width, target_vocabulary)
         initialise(self, settings, depth=settings.layers + decoder_layers)
         if settings.tie_embeddings != "none":
             self.to_logits.weight = target_table.weight
@@ -56,6 +57,19 @@ class Seq2Seq(nn.Module):
         target_positions_BT: Tensor,
     ) -> Tensor:
         """Logits of the next token at every target position: [B, T, W]."""
+        source = (source_BS, source_segments_BS, source_positions_BS)
+        return self.to_logits(self.hidden(*source, target_BT, target_segments_BT, target_positions_BT))
+
+    def hidden(
+        self,
+        source_BS: Tensor,
+        source_segments_BS: Tensor,
+        source_positions_BS: Tensor,
+        target_BT: Tensor,
+        target_segments_BT: Tensor,
+        target_positions_BT: Tensor,
+    ) -> Tensor:
+        """What the logits are read from: [B, T, D]."""
         memory_BSD = self.encode(source_BS, source_segments_BS, source_positions_BS)
         mask_B1TS = same_segment(target_segments_BT, source_segments_BS)
         memory = Memory(memory_BSD, mask_B1TS, self._summary(memory_BSD, source_segments_BS))
@@ -63,7 +77,7 @@ class Seq2Seq(nn.Module):
         x_BTD = self.target_embedding(target_BT, target_positions_BT)
         for block in self.decoder:
             x_BTD = block(x_BTD, context)
-        return self.to_logits(self.decoder_norm(x_BTD))
+        return self.decoder_norm(x_BTD)
 
     def encode(self, source_BS: Tensor, segments_BS: Tensor, positions_BS: Tensor) -> Tensor:
         """What the encoder makes of the source: [B, S, D]."""

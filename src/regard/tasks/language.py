@@ -135,13 +135,13 @@ class Language(RunningText[LanguageSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: TextBatch) -> Tensor:
-        """[B, T, W]; documents that share a row do not see each other if the settings say so."""
+    def hidden(self, batch: TextBatch) -> Tensor:
+        """[B, T, D]; documents that share a row do not see each other if the settings say so."""
         from regard.data.text_batches import documents
 
         if self.settings.data.documents == "together":
-            return self.model(batch.tokens_BT)
-        return self.model(batch.tokens_BT, *documents(batch.tokens_BT))
+            return self.model.hidden(batch.tokens_BT)
+        return self.model.hidden(batch.tokens_BT, *documents(batch.tokens_BT))
 
     def measure(self, ids: NDArray[Any]) -> dict[str, float]:
         """Over every token but the first and every <start>, each row of the context's length by itself.

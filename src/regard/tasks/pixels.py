@@ -147,8 +147,8 @@ class Pixels(ImageTask[PixelTaskSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: PixelBatch) -> Tensor:
-        return self.model(batch.tokens_BT)
+    def hidden(self, batch: PixelBatch) -> Tensor:
+        return self.model.hidden(batch.tokens_BT)
 
     def validate(self, step: int) -> dict[str, float]:
         return self._measure(self.images.valid.evenly(MOST_VALIDATED))

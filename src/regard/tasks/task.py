@@ -95,17 +95,28 @@ class Task(ABC, Generic[S]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: Any) -> Tensor:
-        """Of what is to be predicted, [..., W], for the labels of the batch, [...]."""
+    def hidden(self, batch: Any) -> Tensor:
+        """What the model's head reads, [..., D], for the labels of the batch, [...]."""
         raise NotImplementedError
 
+    def logits(self, batch: Any) -> Tensor:
+        """Of what is to be predicted, [..., W], for the labels of the batch, [...]."""
+        logits: Tensor = self.model.to_logits(self.hidden(batch))
+        return logits
+
     def loss(self, batch: Any) -> Tensor:
-        """Summed over the targets of the batch; unless a task has another, the cross-entropy of its logits."""
+        """Summed over the targets of the batch; unless a task has another, the cross-entropy of its logits.
+
+        A task implements `hidden` if its model has a `Head`, `to_logits`, and else `logits`.
+        """
+        from regard.training.head_loss import head_loss
         from regard.training.loss import training_loss
 
-        training = self.settings.training
-        consistency = getattr(training, "consistency", 0.0)
-        return training_loss(self.logits, batch, training.label_smoothing, consistency)  # type: ignore[attr-defined]
+        training: Any = self.settings.training
+        smoothing, consistency = training.label_smoothing, getattr(training, "consistency", 0.0)
+        if type(self).logits is not Task.logits:
+            return training_loss(self.logits, batch, smoothing, consistency)
+        return head_loss(self.hidden, self.model.to_logits, batch, smoothing, consistency)
 
     @abstractmethod
     def validate(self, step: int) -> dict[str, float]:

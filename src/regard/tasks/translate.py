@@ -179,9 +179,9 @@ class Translate(Task[TranslateSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: PairBatch) -> Tensor:
-        """Of the next token at every target position: [B, T, W]."""
-        logits: Tensor = self.model(
+    def hidden(self, batch: PairBatch) -> Tensor:
+        """At every target position, for the next token: [B, T, D]."""
+        return self.model.hidden(
             batch.source_BS,
             batch.source_segments_BS,
             batch.source_positions_BS,
@@ -189,7 +189,6 @@ class Translate(Task[TranslateSettings]):
             batch.target_segments_BT,
             batch.target_positions_BT,
         )
-        return logits
 
     def validate(self, step: int) -> dict[str, float]:
         from regard.evaluation.metrics import bleu
