@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,19 @@ class Hardware:
             torch.use_deterministic_algorithms(before[0])
             filling.fill_uninitialized_memory = before[1]
 
+    @contextlib.contextmanager
+    def waking(self) -> Iterator[None]:
+        """The second that a GPU and its libraries take to start, spent beside what is done within."""
+        if self.device.type != "cuda":
+            yield
+            return
+        waker = threading.Thread(target=_first_product, args=(self.device,))
+        waker.start()
+        try:
+            yield
+        finally:
+            waker.join()
+
     @property
     def name(self) -> str:
         if self.device.type == "cuda":
@@ -117,6 +131,12 @@ class Hardware:
     @property
     def _precision(self) -> str:
         return str(self.precision).removeprefix("torch.")
+
+
+def _first_product(device: torch.device) -> None:
+    with contextlib.suppress(RuntimeError):  # what does not work will be told by what needs it
+        numbers = torch.ones(64, 64, device=device)
+        (numbers @ numbers).sum().item()
 
 
 def environment() -> dict[str, Any]:

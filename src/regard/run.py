@@ -54,18 +54,24 @@ def load(path: Path | str, device: str = "auto", data: Path | str | None = None)
 
 
 def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
-    """Put an opened run's model on a device, with its weights."""
+    """Put an opened run's model on a device, with its weights: mapped on a CPU, copied to a GPU from where they lie."""
+    checked = task.folder.checked_meanwhile(task.folder.model.name)  # begins before torch is loaded
     from regard.hardware import Hardware
+    from regard.models.blank import Blank
     from regard.recipes import changed
     from regard.training.checkpoint import load_model, read_weights
 
     task.hardware = Hardware.choose(changed(task.settings.system, device=device))
     if not (task.folder.path / MANIFEST).exists():
         console.warn(f"The run '{task.folder.path}' has no {MANIFEST}: whether its files are damaged is not known.")
-    weights = read_weights(task.folder)
-    task.restore()
-    check_room_to_load(task, weights)
-    task.model = load_model(task.build(), weights, task.folder.path).to(task.hardware.device).eval()
+    with task.hardware.waking():
+        weights = read_weights(task.folder, checked)
+        task.restore()
+        check_room_to_load(task, weights)
+        with Blank():
+            model = task.build()
+        load_model(model, weights, task.folder.path)
+    task.model = model.to(task.hardware.device).eval()
     return task
 
 

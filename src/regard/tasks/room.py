@@ -72,8 +72,10 @@ def _laid_out(task: Task[Any]) -> nn.Module | None:
     """The model without its numbers. None where a part cannot be made that way: then nothing is known beforehand."""
     import torch
 
+    from regard.models.blank import Blank
+
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        with torch.random.fork_rng(devices=[]), torch.device("meta"), Blank():
             return task.build()
     except RegardError:
         raise

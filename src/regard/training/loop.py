@@ -38,7 +38,6 @@ from regard.training.checkpoint import (
     Checkpoints,
     load_weights,
     not_finite,
-    save_tensors,
     weights_of,
 )
 from regard.training.estimate import Estimate
@@ -46,6 +45,7 @@ from regard.training.folder import RunFolder
 from regard.training.graph import Backward
 from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
+from regard.training.tensors import save_tensors
 
 DRAW_EVERY = 30.0  # seconds, at least, between two drawings of the curves; they are also drawn at the end
 
