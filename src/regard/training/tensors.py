@@ -37,7 +37,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             # One after the other: on a GPU, no more than one of them is here as well.
-            file.write(memoryview(tensors[name].contiguous().cpu().flatten().view(torch.uint8).numpy()))
+            file.write(tensors[name].contiguous().cpu().flatten().view(torch.uint8).numpy().data)
 
 
 def map_tensors(path: Path) -> dict[str, Tensor]:
