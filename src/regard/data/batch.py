@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import ClassVar, Self
 
 import torch
@@ -41,7 +42,7 @@ class Batch:
         """Every row a second time, below the first."""
         return type(self)(*(torch.cat([tensor, tensor]) for tensor in self.tensors()))
 
-    @property
+    @cached_property
     def targets(self) -> int:
         """How many labels are to be predicted."""
         return int((self.labels != self.nothing).sum())

@@ -66,12 +66,13 @@ class Estimate:
 
     def news(self, step: int) -> Iterator[str]:
         """What to tell now: once, and once more if the first validation shows that it takes much longer."""
+        again = self.told > 0
+        if self.told_all or step >= self.training.steps or (again and self.validation is None):
+            return
         left = self.seconds_left(step)
-        if left is None or self.told_all or step >= self.training.steps:
+        if left is None:
             return
-        again, a_step = self.told > 0, left / (self.training.steps - step)
-        if again and self.validation is None:
-            return
+        a_step = left / (self.training.steps - step)
         self.told_all = self.validation is not None
         if (again and a_step < 1.5 * self.told) or left < SHORT:
             self.told = self.told or a_step
