@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import platform
 import threading
@@ -208,9 +209,19 @@ def memory_errors(what: str, remedy: str) -> Iterator[None]:
         raise RegardError(f"Out of memory {what}.", why, remedy) from None
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether torch failed for want of memory, on a GPU or a CPU."""
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether torch failed for want of memory, on a GPU or a CPU; or failed at something else because of that."""
+    if error is None:
+        return False
     text = str(error)
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+    wants_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
         isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
     )
+    return wants_memory or out_of_memory(error.__context__)  # the capture of a graph ends with an error of its own
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what nobody uses any more."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
-from regard.settings import TaskSettings
+from regard.settings import NetworkSettings, TaskSettings
 
 if TYPE_CHECKING:
     import torch
@@ -93,6 +93,12 @@ def _free(device: torch.device) -> int:
 
 def _layers(settings: TaskSettings) -> int:
     return settings.model.layers if hasattr(settings, "model") else 1
+
+
+def smaller(settings: TaskSettings) -> str:
+    """The settings to lower for a training that takes less memory than one row of its batches does now."""
+    row = settings.row[0] if isinstance(settings, NetworkSettings) else settings.BATCH
+    return " or ".join([*([row] if "." in row else []), *_sizes(settings)])
 
 
 def _sizes(settings: TaskSettings) -> list[str]:
