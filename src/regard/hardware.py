@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import platform
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -94,6 +96,19 @@ class Hardware:
             torch.use_deterministic_algorithms(before[0])
             filling.fill_uninitialized_memory = before[1]
 
+    @contextlib.contextmanager
+    def waking(self) -> Iterator[None]:
+        """The second that a GPU and its libraries take to start, spent beside what is done within."""
+        if self.device.type != "cuda":
+            yield
+            return
+        waker = threading.Thread(target=_first_product, args=(self.device,))
+        waker.start()
+        try:
+            yield
+        finally:
+            waker.join()
+
     @property
     def name(self) -> str:
         if self.device.type == "cuda":
@@ -118,6 +133,12 @@ class Hardware:
     @property
     def _precision(self) -> str:
         return str(self.precision).removeprefix("torch.")
+
+
+def _first_product(device: torch.device) -> None:
+    with contextlib.suppress(RuntimeError):  # what does not work will be told by what needs it
+        numbers = torch.ones(64, 64, device=device)
+        (numbers @ numbers).sum().item()
 
 
 def environment() -> dict[str, Any]:
@@ -202,9 +223,19 @@ def memory_errors(what: str, remedy: str) -> Iterator[None]:
         raise RegardError(f"Out of memory {what}.", why, remedy) from None
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether torch failed for want of memory, on a GPU or a CPU."""
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether torch failed for want of memory, on a GPU or a CPU; or failed at something else because of that."""
+    if error is None:
+        return False
     text = str(error)
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+    wants_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
         isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
     )
+    return wants_memory or out_of_memory(error.__context__)  # the capture of a graph ends with an error of its own
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what nobody uses any more."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

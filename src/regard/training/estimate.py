@@ -114,12 +114,12 @@ def advice(settings: TaskSettings, step: int, left: float, validation: float, gp
     if validations * validation > left / 3:
         ways.append(f"training.validate_every={4 * training.validate_every}")
     quarter = settings.batch_size // 4
-    if _works(settings, settings.BATCH, quarter):
+    if accepts(settings, settings.BATCH, quarter):
         ways.append(f"{settings.BATCH}={quarter} (a step takes about a quarter)")
     # A run that starts from another has the shape of that one.
     if hasattr(settings, "model") and not getattr(training, "start_from", ""):
         half = settings.width // 2
-        if _works(settings, "model.width", half):
+        if accepts(settings, "model.width", half):
             ways.append(f"model.width={half}")
     if not gpu:
         ways.append("a GPU")
@@ -127,7 +127,7 @@ def advice(settings: TaskSettings, step: int, left: float, validation: float, gp
         yield f"To make it shorter, start a new run with {', or '.join(ways)}."
 
 
-def _works(settings: TaskSettings, setting: str, value: int) -> bool:
+def accepts(settings: TaskSettings, setting: str, value: int) -> bool:
     """Whether these settings accept this value."""
     section, _, name = setting.partition(".")
     tree = settings.model_dump()

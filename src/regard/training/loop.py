@@ -33,8 +33,9 @@ from regard import console
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.files import flush
-from regard.hardware import Hardware, seed_everything
+from regard.hardware import Hardware, free_memory, out_of_memory, seed_everything
 from regard.metrics import lower_is_better
+from regard.recipes.writing import to_toml
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import (
     Checkpoint,
@@ -42,14 +43,14 @@ from regard.training.checkpoint import (
     Checkpoints,
     load_weights,
     not_finite,
-    save_tensors,
     weights_of,
 )
-from regard.training.estimate import Estimate
+from regard.training.estimate import Estimate, accepts
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
 from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
+from regard.training.tensors import save_tensors
 from regard.training.update import Outcome, Update
 
 AHEAD = 2  # steps that a GPU may be given before the loss of an earlier one is read
@@ -152,8 +153,12 @@ class Trainer:
         self.estimate = Estimate(task.settings, self.hardware.name, self.hardware.device.type == "cuda")
         self.stop_asked = False
         self.drawn = time.perf_counter()
-        self.backward = Backward(self.model, task.loss, self.hardware)
         self.under_way: deque[Begun] = deque()
+        self._begin_updates()
+
+    def _begin_updates(self) -> None:
+        """What computes updates, with nothing captured yet."""
+        self.backward = Backward(self.model, self.task.loss, self.hardware)
         self.unwaited: Update | None = None
         if self._can_run_ahead:
             self.unwaited = Update(self.backward, self.optimizer, self.average)
@@ -174,7 +179,7 @@ class Trainer:
             while self.progress.step < self.settings.steps and not self._out_of_patience():
                 batch, self.progress.data = next(batches)
                 step = self.progress.step + 1
-                outcome = self._update(step, batch)
+                outcome = self._update_that_fits(step, batch, show)
                 self.progress.step = step
                 self.under_way.append(Begun(step, batch.targets, batch.unit, self.progress.data, outcome))
                 if self._pauses(step):
@@ -236,6 +241,33 @@ class Trainer:
     def _can_run_ahead(self) -> bool:
         """Whether updates can be left to themselves: on a GPU, with an optimizer that can be captured and guarded."""
         return self.optimizer.captured and self.optimizer.can_be_guarded
+
+    def _update_that_fits(self, step: int, batch: Batch, show: console.Show) -> Outcome:
+        """The same update in more and smaller pieces if memory runs out: the loss is a sum, any split of it will do."""
+        while True:
+            self.optimizer.moved = False
+            try:
+                return self._update(step, batch)
+            except (MemoryError, RuntimeError) as error:
+                pieces = more_pieces(self.task.settings, len(batch.labels))
+                if not out_of_memory(error) or self.optimizer.moved or not pieces:
+                    raise
+            # Here, not in `except`: what was computed so far is held until that is left.
+            self._catch_up(show)
+            self._split(step, pieces)
+
+    def _split(self, step: int, pieces: int) -> None:
+        """From now on compute updates in this many pieces; a resumed run does so too."""
+        console.warn(
+            f"Step {step:,} did not fit into memory. It is computed again, and from now on every step, with "
+            f"training.micro_batches = {pieces}: the same result, a little slower."
+        )
+        self.task.settings = self.task.settings.with_section("training", micro_batches=pieces)
+        self.settings = self.task.settings.training
+        self.folder.write_text("config.toml", to_toml(self.task.settings))
+        self.optimizer.begin_again()  # without the gradients of the pieces that did fit
+        self._begin_updates()
+        free_memory(self.hardware.device)
 
     def _update(self, step: int, batch: Batch) -> Outcome:
         """One update of the weights; the mean loss and the gradient's norm."""
@@ -430,6 +462,12 @@ class Trainer:
             "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0; "
             + (f"the checkpoint at step {kept[-1]:,} is whole." if kept else "no checkpoint was saved yet."),
         )
+
+
+def more_pieces(settings: Any, rows: int) -> int:
+    """Twice as many pieces as an update of so many rows has; 0 if there is nothing to split."""
+    pieces = min(2 * settings.training.pieces, rows)
+    return pieces if pieces > settings.training.pieces and accepts(settings, "training.micro_batches", pieces) else 0
 
 
 @contextmanager

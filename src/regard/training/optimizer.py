@@ -136,6 +136,7 @@ class Optimizer:
         device = next(iter(self.parameters.values())).device
         self.captured = method.capturable and device.type == "cuda"
         self.clip_norm = settings.clip_norm
+        self.moved = False  # whether `apply` has begun to change weights, since this was last set to False
         self._capture()
 
     def step(self, rate: float) -> None:
@@ -159,12 +160,20 @@ class Optimizer:
 
     def apply(self) -> None:
         for optimizer, _ in self.optimizers:
+            # A fused one takes memory before it begins, and then no more; others while they move weights.
+            self.moved = self.moved or not optimizer.defaults.get("fused")
             optimizer.step()
+            self.moved = True
 
     def zero_gradients(self) -> None:
         """In place: a captured graph adds to the same memory at every step."""
         for optimizer, _ in self.optimizers:
             optimizer.zero_grad(set_to_none=False)
+
+    def begin_again(self) -> None:
+        """Without gradients, and with nothing captured; what is remembered from step to step stays."""
+        self.forget_gradients()
+        self._capture()
 
     def forget_gradients(self) -> None:
         for weight in self.parameters.values():

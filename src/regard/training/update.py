@@ -102,8 +102,11 @@ class Update:
     def _nothing_changes(self) -> Iterator[None]:
         before = self.failed.clone()
         self.failed.fill_(1)
-        yield
-        self.failed.copy_(before)
+        try:
+            yield
+        finally:
+            self.failed.copy_(before)
+            self.optimizer.moved = False
 
     def _sent(self) -> Outcome:
         if not self.on_gpu:
