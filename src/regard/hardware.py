@@ -187,7 +187,7 @@ def mix_seeds(*numbers: int) -> int:
 def seed_everything(*numbers: int) -> None:
     """Reseed torch, on all devices, from several integers.
 
-    The same as `torch.manual_seed`, which takes ten times as long: it also prepares kinds of devices that are not in use.
+    The same as `torch.manual_seed`, which takes ten times as long: it also prepares kinds of devices not in use.
     """
     seed = mix_seeds(*numbers)
     if _cuda_may_be_used() and not torch.cuda.is_initialized():
