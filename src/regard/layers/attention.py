@@ -120,7 +120,10 @@ class Attention(Mixer):
 
     def queries(self, x_BTD: Tensor) -> Tensor:
         rows = slice(0, self.widths[0])
-        return self.query_norm(self._split(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)), self.heads))
+        return self.split_queries(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)))
+
+    def split_queries(self, q_BTX: Tensor) -> Tensor:
+        return self.query_norm(self._split(q_BTX, self.heads))
 
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         rows = slice(self.widths[0], None)
@@ -137,7 +140,10 @@ class Attention(Mixer):
 
     def _own(self, x_BTD: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same positions."""
-        q_BTX, k_BTX, v_BTX = self.to_qkv(x_BTD).split(self.widths, dim=-1)
+        return self.parted(self.to_qkv(x_BTD), positions_BT)
+
+    def parted(self, qkv_BTX: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q_BTX, k_BTX, v_BTX = qkv_BTX.split(self.widths, dim=-1)
         q_BHTK = self.query_norm(self._split(q_BTX, self.heads))
         k_BGTK = self.key_norm(self._split(k_BTX, self.key_value_heads))
         q_BHTK, k_BGTK = self.rotate(q_BHTK, positions_BT), self.rotate(k_BGTK, positions_BT)

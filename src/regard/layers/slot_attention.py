@@ -83,7 +83,7 @@ def attend_across(q_NH1Q: Tensor, state: MemorySlots) -> Tensor:
 
 def _block(length: int) -> int:
     """Positions read at once: few where texts are short, so that little is read in vain."""
-    return 32 if length <= 256 else 64
+    return 32 if length <= 128 else 128
 
 
 @triton.jit
@@ -137,13 +137,14 @@ def _attend_to_own(
         keys = tl.load(
             keys_ptr + (held + place)[:, None] * Q + at_q[None, :], mask=seen[:, None] & in_q[None, :], other=0.0
         )
+        # Asked for before it is needed, so that it comes while scores are computed.
+        values = tl.load(
+            values_ptr + (held + place)[:, None] * V + at_v[None, :], mask=seen[:, None] & in_v[None, :], other=0.0
+        )
         scores = tl.where(seen, tl.sum(keys.to(tl.float32) * q[None, :], axis=1), float("-inf"))
         new_largest = tl.maximum(largest, tl.max(scores))
         shrink = tl.exp(largest - new_largest)
         weights = tl.exp(scores - new_largest)
-        values = tl.load(
-            values_ptr + (held + place)[:, None] * V + at_v[None, :], mask=seen[:, None] & in_v[None, :], other=0.0
-        )
         found = found * shrink + tl.sum(weights[:, None] * values.to(tl.float32), axis=0)
         total = total * shrink + tl.sum(weights)
         largest = new_largest
@@ -192,13 +193,14 @@ def _attend_across(
         keys = tl.load(
             keys_ptr + (held + position)[:, None] * Q + at_q[None, :], mask=seen[:, None] & in_q[None, :], other=0.0
         )
+        # Asked for before it is needed, so that it comes while scores are computed.
+        values = tl.load(
+            values_ptr + (held + position)[:, None] * V + at_v[None, :], mask=seen[:, None] & in_v[None, :], other=0.0
+        )
         scores = tl.where(seen, tl.sum(keys.to(tl.float32) * q[None, :], axis=1), float("-inf"))
         new_largest = tl.maximum(largest, tl.max(scores))
         shrink = tl.exp(largest - new_largest)
         weights = tl.exp(scores - new_largest)
-        values = tl.load(
-            values_ptr + (held + position)[:, None] * V + at_v[None, :], mask=seen[:, None] & in_v[None, :], other=0.0
-        )
         found = found * shrink + tl.sum(weights[:, None] * values.to(tl.float32), axis=0)
         total = total * shrink + tl.sum(weights)
         largest = new_largest
