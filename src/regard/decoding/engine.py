@@ -194,8 +194,8 @@ class Engine:
         self.texts: list[Request | None] = [None] * slots
         self.waiting: deque[Request] = deque()
         if self.step.captured:
-            # With nobody in the slots yet, so that every step of a text is a replay: when they are captured, kernels may
-            # be chosen otherwise, and round otherwise.
+            # With nobody in the slots yet, so that every step of a text is a replay: kernels that are captured may be
+            # chosen otherwise, and round otherwise.
             with torch.inference_mode():
                 for _ in range(WARM_UP + 1):
                     self.step()
