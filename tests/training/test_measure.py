@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.hardware import Hardware
 from regard.settings import SystemSettings
+from regard.training import measure as measuring
 from regard.training.measure import Measured, measure
 
 CPU = Hardware.choose(SystemSettings(device="cpu"))
@@ -60,3 +61,18 @@ def test_every_figure_is_what_it_says(shape, nothing):
 def test_nothing_to_measure_is_no_error_and_a_hopeless_model_has_a_finite_perplexity():
     assert measure(nn.Identity(), [], lambda batch: batch, CPU).loss == 0.0
     assert math.isfinite(Measured(1e6, 1, 0, 1, 0).perplexity)
+
+
+def test_logits_are_taken_to_float32_some_at_a_time(monkeypatch):
+    batch = rows((5, 3), 0, 1)
+    at_once, sizes, whole = measuring.cross_entropy, [], measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
+
+    def watched(logits: Tensor, labels: Tensor, ignore: int) -> Tensor:
+        sizes.append(logits.numel())
+        return at_once(logits, labels, ignore=ignore)
+
+    monkeypatch.setattr(measuring, "cross_entropy", watched)
+    monkeypatch.setattr(measuring, "AT_A_TIME", 9)
+    in_parts = measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
+    assert sizes == [8] * 7 + [4]
+    assert in_parts.total == pytest.approx(whole.total, rel=1e-6)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.hardware import Hardware
 from regard.training.loss import AnyBatch, cross_entropy
 
+AT_A_TIME = 1 << 26  # logits that are taken to float32 together
 LARGEST_EXPONENT = 700.0  # e to more than that overflows
 
 
@@ -53,7 +54,7 @@ def measure(
     """Over all targets of all batches. `logits_of` gets a batch on the device; nothing is smoothed or dropped."""
     total, counts = 0.0, torch.zeros(4, dtype=torch.long)
     for batch, logits in outputs(model, batches, logits_of, hardware):
-        total += cross_entropy(logits, batch.labels, ignore=batch.nothing).item()
+        total += _surprise(logits, batch.labels, batch.nothing).item()
         counts += _count(logits.argmax(-1), batch.labels, batch.nothing)
     targets, right, rows, right_rows = counts.tolist()
     return Measured(total, targets, right, rows, right_rows)
@@ -79,6 +80,13 @@ def outputs(
         on_device = batch.to(hardware.device)
         with hardware.autocast():
             yield on_device, compute(on_device)
+
+
+def _surprise(logits: Tensor, labels: Tensor, nothing: int) -> Tensor:
+    """The cross-entropy, summed."""
+    logits_NW, rows = logits.flatten(0, -2), max(1, AT_A_TIME // logits.shape[-1])
+    parts = zip(logits_NW.split(rows), labels.flatten().split(rows), strict=True)
+    return torch.stack([cross_entropy(some, of, ignore=nothing) for some, of in parts]).sum()
 
 
 def _count(guesses: Tensor, labels: Tensor, nothing: int) -> Tensor:
