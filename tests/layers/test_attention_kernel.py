@@ -5,7 +5,8 @@ import torch
 
 from regard.hardware import Hardware
 from regard.layers import attention_kernel
-from regard.layers.attention_kernel import attend, cudnn_attention
+from regard.layers.attention_kernel import attend, cudnn_attention, flex
+from regard.layers.context import Context
 from regard.settings import SystemSettings
 
 hopper = pytest.mark.skipif(
@@ -64,3 +65,39 @@ def test_cudnn_gives_the_outputs_and_gradients_of_the_formula(compiled):
     (of_found,) = torch.autograd.grad(found, qkv, gradient.to(found.dtype))
     assert (found.double() - wanted).norm() <= 0.01 * wanted.norm()
     assert (of_found.double() - of_exact).norm() <= 0.02 * of_exact.norm()
+
+
+def masked_example(device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
+    """Rows of 40 positions that three sequences share, and padding after them, in causal order."""
+    torch.manual_seed(3)
+    segments = torch.tensor([1] * 11 + [2] * 20 + [3] * 4 + [0] * 5, device=device).expand(2, -1)
+    mask = Context.build(segments, torch.zeros(2, 40, device=device), causal=True).mask_B1TT
+    return torch.randn(3, 2, 4, 40, 16, device=device, dtype=dtype), mask
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("kernel", [flex, attention_kernel.written_out])
+def test_a_masked_kernel_gives_the_outputs_of_the_formula(kernel):
+    qkv, mask = masked_example()
+    q, k, v = qkv.double().unbind()
+    scores = (q @ k.mT / 4).masked_fill(~mask, -torch.inf)
+    expected = scores.softmax(-1) @ v
+    torch.testing.assert_close(kernel(*qkv.unbind(), mask), expected.float(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(attend(*qkv.unbind(), mask), expected.float(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kernel", ["torch", "flex", "written out"])
+def test_compiled_on_a_gpu_masked_kernels_give_the_gradients_of_the_formula(kernel, monkeypatch):
+    monkeypatch.setattr(attention_kernel, "MASKED", kernel)
+    qkv, mask = masked_example("cuda", torch.bfloat16)
+    qkv.requires_grad_()
+    exact = qkv.detach().double().requires_grad_()
+    q, k, v = exact.unbind()
+    wanted = (q @ k.mT / 4).masked_fill(~mask, -torch.inf).softmax(-1) @ v
+    found = torch.compile(lambda x: attend(*x.unbind(), mask), dynamic=False)(qkv)
+    gradient = torch.randn_like(wanted)
+    (of_wanted,) = torch.autograd.grad(wanted, exact, gradient)
+    (of_found,) = torch.autograd.grad(found, qkv, gradient.to(found.dtype))
+    assert (found.double() - wanted).norm() <= 0.01 * wanted.norm()
+    assert (of_found.double() - of_wanted).norm() <= 0.02 * of_wanted.norm()
