@@ -70,6 +70,12 @@ class Hardware:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.precision)
 
+    @property
+    def cudnn_attention(self) -> bool:
+        """Whether cuDNN's attention is the fastest in training: only on Hopper, and never the same bytes every time."""
+        hopper = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device)[0] == 9
+        return hopper and not self.deterministic
+
     @contextlib.contextmanager
     def reproducible(self) -> Iterator[None]:
         """Where that is asked for: only kernels that add in the same order every time."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.layers.attention_kernel import attend
 from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context, Memory
 from regard.layers.mixer import Mixer
@@ -159,7 +160,7 @@ class Attention(Mixer):
         """The fused kernel; `trace` writes it out."""
         dropout = self.dropout if self.training else 0.0
         grouped = self.key_value_heads != self.heads
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
+        return attend(q, k, v, mask, dropout, causal, grouped)
 
     def _bias(self, rows: slice) -> Tensor | None:
         return None if self.to_qkv.bias is None else self.to_qkv.bias[rows]

@@ -19,8 +19,11 @@ from torch import Tensor, nn
 
 from regard import console
 from regard.hardware import Hardware
+from regard.layers.attention_kernel import cudnn_attention
 from regard.layers.block import Block
 from regard.training.replayed import WARM_UP
+
+COMPILED: type[nn.Module] = Block  # Trunk: all blocks as one, which takes that many times longer to compile
 
 
 class Backward:
@@ -28,7 +31,7 @@ class Backward:
 
     def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor], hardware: Hardware):
         self.model, self.loss, self.hardware = model, loss, hardware
-        self.compiled = hardware.compile
+        self.compiled, self.cudnn = hardware.compile, hardware.cudnn_attention
         self.scale, self.result = torch.zeros(2, device=hardware.device).unbind()
         self.graphs = Graphs(self._compute, self._same_gradients, hardware.device)
 
@@ -41,7 +44,8 @@ class Backward:
 
     def compute(self, batch: Any, scale: Tensor) -> Tensor:
         try:
-            with self.hardware.autocast(), _compiled_blocks(self.model) if self.compiled else nullcontext():
+            compiled = _compiled_blocks(self.model) if self.compiled else nullcontext()
+            with self.hardware.autocast(), cudnn_attention(self.cudnn), compiled:
                 loss = self.loss(batch) * scale
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
@@ -70,7 +74,7 @@ class Backward:
 @contextmanager
 def _compiled_blocks(model: nn.Module) -> Iterator[None]:
     """The blocks compiled for as long as the gradient is computed; validation runs them as they are."""
-    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    blocks = [module for module in model.modules() if isinstance(module, COMPILED)]
     for block in blocks:
         block.compile(dynamic=False)
     try:
