@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from threading import Thread
 
 from regard.data.cache import cache_folder
@@ -45,7 +46,7 @@ def compiler_ahead(needed: bool) -> Iterator[None]:
 
 def _load() -> None:
     with suppress(Exception):  # whatever is wrong is told when it is used
-        import torch._inductor.compile_fx
+        import_module("torch._inductor.compile_fx")
         from torch._inductor.async_compile import AsyncCompile
         from torch._inductor.codecache import torch_key
         from torch.utils._triton import has_triton
