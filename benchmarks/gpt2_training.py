@@ -55,11 +55,7 @@ from regard.training.graph import Backward
 from regard.training.head_loss import head_loss
 from regard.training.loss import training_loss
 from regard.training.optimizer import Optimizer
-
-try:
-    from regard.training.update import Update
-except ImportError:  # an earlier version, which waits for every step
-    Update = None
+from regard.training.update import Update
 
 VARIANTS = ["plain", "cudnn", "half", "cudnn+half", "cudnn+half+trunk"]
 PARTS = {"plain", "cudnn", "half", "trunk", "eager", "whole"}
@@ -194,7 +190,7 @@ def our_step(model: Causal, hardware: Hardware, parts: set[str]) -> Step:
         optimizer="adamw", beta2=BETA2, epsilon=1e-8, weight_decay=DECAY, learning_rate=RATE, clip_norm=1.0
     )
     optimizer = Optimizer(model, settings)
-    if Update is not None and optimizer.captured:
+    if optimizer.captured:
         update = Update(backward, optimizer, None)
         return lambda batch, rate: _later(update([batch], batch.labels.numel(), rate, 0.0, lambda _: None))
 

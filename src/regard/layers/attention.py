@@ -23,6 +23,7 @@ from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context, Memory
 from regard.layers.mixer import Mixer
 from regard.layers.norm import make_head_norm
+from regard.layers.slots import Entering, KeySlots, MemorySlots, Places
 from regard.settings import ModelSettings
 
 
@@ -34,6 +35,7 @@ class Attention(Mixer):
 
     shares_rows = True
     needs_mask = True
+    has_slots = True
 
     def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False, cross: bool = False):
         super().__init__(settings, causal, decoder)
@@ -58,8 +60,12 @@ class Attention(Mixer):
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         return self._gather(*self.project(x_BTD, context), context)
 
-    def step(self, x_ND: Tensor, state: KeyValueCache | MemoryKeys) -> Tensor:
+    def step(self, x_ND: Tensor, state: KeyValueCache | MemoryKeys | KeySlots | MemorySlots) -> Tensor:
         """One position further: [N, D]. Same numbers as `forward` on the whole prefix."""
+        if isinstance(state, KeySlots):
+            return self.to_out(state.attend(*self._own(x_ND[:, None], state.places.positions_N[:, None])))
+        if isinstance(state, MemorySlots):
+            return self.to_out(state.attend(self.queries(x_ND[:, None])))
         if isinstance(state, MemoryKeys):
             return self._step_across(x_ND, state)
         positions_N1 = torch.full((len(x_ND), 1), state.length, device=x_ND.device)
@@ -75,7 +81,11 @@ class Attention(Mixer):
         """The keys and values of the memory, computed once for all steps."""
         return MemoryKeys(self, memory_BSD, segments_BS)
 
-    def prefill(self, x_BTD: Tensor, context: Context, state: KeyValueCache) -> Tensor:
+    def start_slots(self, places: Places, like: Tensor) -> KeySlots:
+        """The state of texts that enter and leave one by one."""
+        return KeySlots(self, places, places.length, like)
+
+    def prefill(self, x_BTD: Tensor, context: Context, state: KeyValueCache | Entering) -> Tensor:
         """`forward`, with the keys and values cached for the steps that follow."""
         q_BHTK, k_BHTK, v_BHTV = self.project(x_BTD, context)
         state.append(k_BHTK, v_BHTV)
@@ -185,7 +195,3 @@ class MemoryKeys:
     def __init__(self, attention: Attention, memory_BSD: Tensor, segments_BS: Tensor):
         self.keys_BHSK, self.values_BHSV = attention.keys_and_values(memory_BSD)
         self.mask_B11S = (segments_BS != 0)[:, None, None, :]
-
-    def select(self, sentences_B: Tensor) -> None:
-        self.keys_BHSK, self.values_BHSV = self.keys_BHSK[sentences_B], self.values_BHSV[sentences_B]
-        self.mask_B11S = self.mask_B11S[sentences_B]

@@ -24,6 +24,7 @@ from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
 from regard.layers.mixer import Mixer, MixerState
 from regard.layers.norm import make_norm
+from regard.layers.slots import Entering, KeySlots, MemorySlots, Places
 from regard.settings import ModelSettings, TranslationModel
 
 
@@ -31,8 +32,8 @@ from regard.settings import ModelSettings, TranslationModel
 class BlockState:
     """What a block remembers while decoding one position at a time."""
 
-    mixer: MixerState
-    memory: MemoryKeys | AdditiveMemory | None
+    mixer: MixerState | KeySlots | Entering
+    memory: MemoryKeys | AdditiveMemory | MemorySlots | None
 
 
 class Block(nn.Module):
@@ -105,6 +106,15 @@ class Block(nn.Module):
             assert memory is not None and segments_BS is not None
             across = self.cross.start_across(memory.states_BSD, segments_BS)
         return BlockState(mixer, across)
+
+    @property
+    def has_slots(self) -> bool:
+        return self.mixer.has_slots and (self.cross is None or isinstance(self.cross, Attention))
+
+    def start_slots(self, places: Places, source_length: int, like: Tensor) -> BlockState:
+        """The state of texts that enter and leave one by one, with sources of up to this length."""
+        across = MemorySlots(self.cross, places, source_length, like) if self.cross is not None else None
+        return BlockState(self.mixer.start_slots(places, like), across)
 
     def drop(self, part: str, y: Tensor) -> Tensor:
         """What a part adds: with dropout, scaled, and in training only for the rows that do not skip it."""

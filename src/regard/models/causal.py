@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.layers.embedding import token_embedding
 from regard.layers.head import Head
 from regard.models.initialise import initialise
-from regard.models.state import DecoderState
+from regard.models.state import DecoderState, SlotState
 from regard.models.trunk import Trunk
 from regard.settings import CausalModel
 
@@ -47,6 +47,6 @@ class Causal(nn.Module):
         """Feed the first tokens of every text at once; logits of the one after them: [N, W]."""
         return self.to_logits(self.trunk.prefill(tokens_NT, state))
 
-    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+    def step(self, tokens_N: Tensor, state: DecoderState | SlotState) -> Tensor:
         """Feed one token per text; logits of the one after it: [N, W]."""
         return self.to_logits(self.trunk.step(tokens_N, state))

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context
 from regard.layers.norm import make_norm
-from regard.models.state import DecoderState
+from regard.layers.slots import Places
+from regard.models.state import DecoderState, SlotState
 from regard.settings import ModelSettings
 
 
@@ -64,14 +65,30 @@ class Trunk(nn.Module):
         state.length = tokens_NT.shape[1]
         return self.norm(x_NTD[:, -1])
 
-    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+    def step(self, tokens_N: Tensor, state: DecoderState | SlotState) -> Tensor:
         """Feed one token per text; that position's vector: [N, D]. Same numbers as `forward`, if causal."""
-        positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
-        x_ND = self.embedding(tokens_N[:, None], positions_N1)[:, 0]
+        x_ND = self.embedding(tokens_N[:, None], state.positions(tokens_N)[:, None])[:, 0]
         for block, block_state in zip(self._blocks(), state.blocks, strict=True):
             x_ND = block.step(x_ND, block_state)
-        state.length += 1
+        state.advance()
         return self.norm(x_ND)
+
+    @property
+    def has_slots(self) -> bool:
+        return all(block.has_slots for block in self._blocks())
+
+    def start_slots(self, slots: int, length: int) -> SlotState:
+        """An empty state for texts of at most `length` tokens that enter and leave one by one."""
+        like = next(self.embedding.parameters())
+        places = Places(slots, 1, length, like.device)
+        return SlotState([block.start_slots(places, 0, like) for block in self._blocks()], places)
+
+    def enter(self, tokens_XT: Tensor, lengths_X: Tensor, slots_X: Tensor, state: SlotState) -> None:
+        """Read the first tokens of texts, which are filled up to the same length, into some of the slots."""
+        context = self._context(tokens_XT, None, None)
+        x_XTD = self.embedding(tokens_XT, context.positions_BT)
+        for block, block_state in zip(self._blocks(), state.entering(slots_X, lengths_X), strict=True):
+            x_XTD = block.prefill(x_XTD, context, block_state)
 
     def _context(self, tokens_BT: Tensor, segments_BT: Tensor | None, positions_BT: Tensor | None) -> Context:
         if positions_BT is None:

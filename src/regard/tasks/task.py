@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from regard.data.stream import Stream
+    from regard.decoding.engines import Engines
     from regard.evaluation.metrics import Evaluation
     from regard.hardware import Hardware
 
@@ -48,6 +49,7 @@ class Task(ABC, Generic[S]):
 
     model: Any
     stream: Stream[Any, Any]
+    _engines: Engines | None = None
 
     def __init__(self, settings: S, folder: RunFolder, hardware: Hardware | None = None):
         self.settings, self.folder = settings, folder
@@ -131,6 +133,15 @@ class Task(ABC, Generic[S]):
     @abstractmethod
     def next_commands(self) -> list[str]:
         """What a user may want to do with the finished run."""
+
+    @property
+    def engines(self) -> Engines:
+        """What the model is decoded with: made once for it."""
+        from regard.decoding.engines import Engines
+
+        if self._engines is None or self._engines.source is not self.model:
+            self._engines = Engines(self.model, self.hardware.device, self.hardware.precision)
+        return self._engines
 
     def draw(self) -> None:
         """The course of training so far, as a picture."""
