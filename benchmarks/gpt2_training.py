@@ -13,6 +13,7 @@ nanoGPT. A variant is a list of what it has, joined by +:
     plain   what a training gets now, with FlashAttention 2
     cudnn   cuDNN's attention
     half    what the blocks add to, the residual stream, in bfloat16
+    fused   what lies between products in kernels of Regard's own; nothing is compiled
     trunk   all blocks compiled as one
     eager   nothing compiled
     whole   logits in memory whole, as a task without a head has them
@@ -47,22 +48,18 @@ from regard.data.text_batches import TextBatch
 from regard.hardware import Hardware
 from regard.layers.embedding import Embedding
 from regard.layers.head import Head
+from regard.models import trunk
 from regard.models.causal import Causal
-from regard.models.trunk import Trunk
 from regard.settings import CausalModel, SystemSettings, TrainingSettings
 from regard.training import graph
 from regard.training.graph import Backward
 from regard.training.head_loss import head_loss
 from regard.training.loss import training_loss
 from regard.training.optimizer import Optimizer
+from regard.training.update import Update
 
-try:
-    from regard.training.update import Update
-except ImportError:  # an earlier version, which waits for every step
-    Update = None
-
-VARIANTS = ["plain", "cudnn", "half", "cudnn+half", "cudnn+half+trunk"]
-PARTS = {"plain", "cudnn", "half", "trunk", "eager", "whole"}
+VARIANTS = ["plain", "cudnn", "cudnn+half", "cudnn+fused", "cudnn+half+fused", "cudnn+half+trunk"]
+PARTS = {"plain", "cudnn", "half", "fused", "trunk", "eager", "whole"}
 RATE, WARM_UP, DECAY, BETA2 = 6e-4, 50, 0.1, 0.95
 KINDS = {  # of kernels, by what is in their names; the first that fits
     "attention": r"flash|fmha|sdpa|attention",
@@ -194,7 +191,7 @@ def our_step(model: Causal, hardware: Hardware, parts: set[str]) -> Step:
         optimizer="adamw", beta2=BETA2, epsilon=1e-8, weight_decay=DECAY, learning_rate=RATE, clip_norm=1.0
     )
     optimizer = Optimizer(model, settings)
-    if Update is not None and optimizer.captured:
+    if optimizer.captured:
         update = Update(backward, optimizer, None)
         return lambda batch, rate: _later(update([batch], batch.labels.numel(), rate, 0.0, lambda _: None))
 
@@ -214,13 +211,14 @@ def _later(outcome: Any) -> Callable[[], float]:
 @contextmanager
 def varied(parts: set[str]) -> Iterator[None]:
     """What has no setting, changed for one variant."""
-    before = Embedding.stream, graph.COMPILED
+    before = Embedding.stream, graph.COMPILED, trunk.FUSED
     Embedding.stream = torch.bfloat16 if "half" in parts else None
-    graph.COMPILED = Trunk if "trunk" in parts else before[1]
+    graph.COMPILED = trunk.Trunk if "trunk" in parts else before[1]
+    trunk.FUSED = "fused" in parts
     try:
         yield
     finally:
-        Embedding.stream, graph.COMPILED = before
+        Embedding.stream, graph.COMPILED, trunk.FUSED = before
 
 
 # ---------------------------------------------------------------- data
@@ -249,7 +247,7 @@ def text_batches(shape: Shape, count: int, text: str | None) -> list[TextBatch]:
 
 def _batch(tokens: Tensor) -> TextBatch:
     batch = TextBatch(labels=tokens[:, 1:].contiguous(), tokens_BT=tokens[:, :-1].contiguous())
-    return batch.pin_memory() if torch.cuda.is_available() else batch
+    return batch.in_one_piece(pinned=torch.cuda.is_available())
 
 
 # ---------------------------------------------------------------- the questions
@@ -394,7 +392,8 @@ def made(name: str, options: Any, shape: Shape, hardware: Hardware) -> Callable[
         if name == "nanoGPT":
             return nanogpt_step(theirs.to(hardware.device), hardware.device, compiled=hardware.compile)
         parts = set(name.split("+"))
-        own = Hardware(hardware.device, hardware.precision, hardware.compile and "eager" not in parts)
+        compiled = hardware.compile and not parts & {"eager", "fused"}
+        own = Hardware(hardware.device, hardware.precision, compiled)
         return our_step(ours(shape, theirs).to(hardware.device).train(), own, parts)
 
     return make

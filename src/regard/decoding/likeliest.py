@@ -1,6 +1,8 @@
-"""The likeliest word of every row and its probability, on a GPU, in one pass over the logits.
+"""What beam search and greedy decoding ask of logits, on a GPU, in one pass over them.
 
-Shapes: B rows · W words
+Every row is gone over in the same order wherever it lies in memory, so a row's numbers do not depend on the others.
+
+Shapes: N rows · W words · P parts of a row · X chunks of words
 """
 
 from __future__ import annotations
@@ -13,14 +15,38 @@ from torch import Tensor
 BLOCK = 4096
 
 
-def likeliest(logits_BW: Tensor) -> tuple[Tensor, Tensor]:
-    """Probability, and word: [B] each."""
-    p_B = torch.empty(len(logits_BW), device=logits_BW.device)
-    word_B = torch.empty(len(logits_BW), dtype=torch.long, device=logits_BW.device)
-    _likeliest[(len(logits_BW),)](
-        logits_BW, p_B, word_B, logits_BW.stride(0), logits_BW.shape[1], BLOCK=BLOCK, num_warps=16
+def likeliest(logits_NW: Tensor) -> tuple[Tensor, Tensor]:
+    """The probability of the likeliest word, and the word: [N] each."""
+    p_N = torch.empty(len(logits_NW), device=logits_NW.device)
+    word_N = torch.empty(len(logits_NW), dtype=torch.long, device=logits_NW.device)
+    _likeliest[(len(logits_NW),)](
+        logits_NW, p_N, word_N, logits_NW.stride(0), logits_NW.shape[1], BLOCK=BLOCK, num_warps=16
     )
-    return p_B, word_B
+    return p_N, word_N
+
+
+def totals_and_chunks(logits_NW: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """log Σ exp of every row, [N]; and the largest of every whole chunk of so many words, [N, X]."""
+    rows, words = logits_NW.shape
+    parts = triton.cdiv(words, BLOCK)
+    largest_NP, total_NP = logits_NW.new_empty(2, rows, parts, dtype=torch.float32)
+    chunks_NX = logits_NW.new_empty(rows, words // chunk, dtype=torch.float32)
+    _parts[(rows, parts)](
+        logits_NW,
+        largest_NP,
+        total_NP,
+        chunks_NX,
+        logits_NW.stride(0),
+        words,
+        parts,
+        words // chunk,
+        CHUNK=chunk,
+        BLOCK=BLOCK,
+        num_warps=8,
+    )
+    log_total_N = logits_NW.new_empty(rows, dtype=torch.float32)
+    _join[(rows,)](largest_NP, total_NP, log_total_N, parts, BLOCK=triton.next_power_of_2(parts), num_warps=1)
+    return log_total_N, chunks_NX
 
 
 @triton.jit
@@ -43,3 +69,38 @@ def _likeliest(logits_ptr, p_ptr, word_ptr, stride, words, BLOCK: tl.constexpr):
     sums = tl.sum(total * tl.exp(largest - top), axis=0)
     tl.store(p_ptr + row, 1.0 / sums)
     tl.store(word_ptr + row, tl.min(tl.where(largest == top, best, words), axis=0).to(tl.int64))
+
+
+@triton.jit
+def _parts(
+    logits_ptr,
+    largest_ptr,
+    total_ptr,
+    chunks_ptr,
+    stride,
+    words,
+    parts,
+    chunks,
+    CHUNK: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    word = part * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(logits_ptr + row * stride + word, mask=word < words, other=float("-inf"))
+    of_chunks = tl.max(tl.reshape(x, (BLOCK // CHUNK, CHUNK)), axis=1)
+    number = part * (BLOCK // CHUNK) + tl.arange(0, BLOCK // CHUNK)
+    tl.store(chunks_ptr + row * chunks + number, of_chunks, mask=number < chunks)
+    largest = tl.max(x, axis=0)
+    base = tl.where(largest > float("-inf"), largest, 0.0)
+    tl.store(largest_ptr + row * parts + part, base)
+    tl.store(total_ptr + row * parts + part, tl.sum(tl.exp(x - base), axis=0))
+
+
+@triton.jit
+def _join(largest_ptr, total_ptr, log_total_ptr, parts, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    part = tl.arange(0, BLOCK)
+    largest = tl.load(largest_ptr + row * parts + part, mask=part < parts, other=float("-inf"))
+    total = tl.load(total_ptr + row * parts + part, mask=part < parts, other=0.0)
+    top = tl.max(largest, axis=0)
+    tl.store(log_total_ptr + row, top + tl.log(tl.sum(total * tl.exp(largest - top), axis=0)))

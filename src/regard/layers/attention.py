@@ -141,20 +141,28 @@ class Attention(Mixer):
 
     def _own(self, x_BTD: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same positions."""
-        return self.parted(self.to_qkv(x_BTD), positions_BT)
+        return self.in_heads(*self.to_qkv(x_BTD).split(self.widths, dim=-1), positions_BT)
 
-    def parted(self, qkv_BTX: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q_BTX, k_BTX, v_BTX = qkv_BTX.split(self.widths, dim=-1)
+    def in_heads(
+        self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, positions_BT: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         q_BHTK = self.query_norm(self._split(q_BTX, self.heads))
         k_BGTK = self.key_norm(self._split(k_BTX, self.key_value_heads))
         q_BHTK, k_BGTK = self.rotate(q_BHTK, positions_BT), self.rotate(k_BGTK, positions_BT)
         return q_BHTK, k_BGTK, self._split(v_BTX, self.key_value_heads)
 
+    def gather(self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, context: Context) -> Tensor:
+        """From what `to_qkv` gives, in three, to what `to_out` takes: [B, T, X]."""
+        return self._gathered(*self.in_heads(q_BTX, k_BTX, v_BTX, context.positions_BT), context)
+
     def _gather(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
         """What every position takes from those it may see: [B, T, D]."""
+        return self.to_out(self._gathered(q_BHTK, k_BGSK, v_BGSV, context))
+
+    def _gathered(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
         mask = self.mask(context)
         y_BHTV = self._attend(q_BHTK, k_BGSK, v_BGSV, mask, causal=mask is None and context.causal)
-        return self.to_out(y_BHTV.transpose(1, 2).flatten(2))
+        return y_BHTV.transpose(1, 2).flatten(2)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """The fused kernel; `trace` writes it out."""

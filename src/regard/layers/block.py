@@ -110,14 +110,14 @@ class Block(nn.Module):
         return BlockState(mixer, across)
 
     def _quick_step(self, x: Tensor, state: BlockState) -> Any:
-        """On a GPU in half precision, for few rows in slots: a step of a few kernels; else None."""
+        """On a GPU in half precision, in slots: a step of few kernels; else None."""
         if not x.is_cuda or x.dtype != torch.bfloat16 or self.training or len(self.scales):
             return None
         if not isinstance(state.mixer, KeySlots) or slot_kernel(x) is None:
             return None
         from regard.layers import quick_step
 
-        return quick_step.step if len(x) <= quick_step.MOST_ROWS else None
+        return quick_step.step
 
     @property
     def has_slots(self) -> bool:

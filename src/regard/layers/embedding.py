@@ -30,7 +30,9 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(settings.width) if settings.scale_embeddings else 1.0
 
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor) -> Tensor:
-        x_BTD = self.table(tokens_BT) * self.scale
+        x_BTD = self.table(tokens_BT)
+        if self.scale != 1:
+            x_BTD = x_BTD * self.scale
         x_BTD = self.dropout(self.norm(self.positions(x_BTD, positions_BT)))
         return x_BTD.to(self.stream) if self.stream is not None else x_BTD
 

@@ -27,8 +27,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     def __init__(self, settings: ModelSettings):
         super().__init__()
-        self.kind = settings.activation
-        self.activation = ACTIVATIONS[settings.activation]
+        self.activation, self.activation_name = ACTIVATIONS[settings.activation], settings.activation
         self.gated = settings.gated
         bias = settings.feedforward_bias
         self.expand = nn.Linear(settings.width, settings.feedforward * (2 if settings.gated else 1), bias=bias)
