@@ -100,13 +100,13 @@ def test_the_kernels_are_the_formula(beams, monkeypatch):
     from regard.layers.attention import Attention
 
     attention = Attention(TranslationModel(**SHAPE), causal=True).cuda()
-    places = [slots.Places(4, beams, LENGTH, torch.device("cuda")) for _ in range(2)]
-    own = [slots.KeySlots(attention, each, LENGTH, torch.zeros(1, device="cuda")) for each in places]
+    places = [slots.Places(4, beams, 300, torch.device("cuda")) for _ in range(2)]
+    own = [slots.KeySlots(attention, each, 300, torch.zeros(1, device="cuda")) for each in places]
     across = [slots.MemorySlots(attention, each, 16, torch.zeros(1, device="cuda")) for each in places]
     k, v = torch.randn(2, 4, 4, 16, 12, device="cuda")
     for memory in across:
         memory.enter(torch.arange(4, device="cuda"), k, v, torch.tensor([1, 5, 16, 9], device="cuda"))
-    for _ in range(12):
+    for _ in range(290):
         q, k, v = torch.randn(3, 4 * beams, 4, 1, 12, device="cuda")
         fast = own[0].attend(q, k, v), across[0].attend(q)
         with monkeypatch.context() as patched:

@@ -141,7 +141,8 @@ class Attention(Mixer):
 
     def _own(self, x_BTD: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same positions."""
-        return self.in_heads(*self.to_qkv(x_BTD).split(self.widths, dim=-1), positions_BT)
+        q_BTX, k_BTX, v_BTX = self.to_qkv(x_BTD).split(self.widths, dim=-1)
+        return self.in_heads(q_BTX, k_BTX, v_BTX, positions_BT)
 
     def in_heads(
         self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, positions_BT: Tensor
