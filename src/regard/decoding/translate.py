@@ -81,9 +81,9 @@ class Translator:
         asked = [self._request(i, source, forced[i], numbers[i], seed) for i, source in enumerate(sources)]
         results: list[list[Translation]] = [[] for _ in parts]
         found = list(self._search(asked, best, progress))
-        texts = iter(self.target_tokenizer.decode([h.tokens for _, hypotheses in found for h in hypotheses]))
-        for number, hypotheses in found:
-            results[number] = [Translation(next(texts), h.score, h.log_probability, h.tokens) for h in hypotheses]
+        texts = iter(self.target_tokenizer.decode([h.tokens for _, best_ones in found for h in best_ones]))
+        for number, best_ones in found:
+            results[number] = [Translation(next(texts), h.score, h.log_probability, h.tokens) for h in best_ones]
         of_each: list[list[list[Translation]]] = [[] for _ in sentences]
         for part, translations in zip(parts, results, strict=True):
             of_each[part.line].append(translations)
