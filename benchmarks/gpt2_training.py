@@ -247,7 +247,7 @@ def text_batches(shape: Shape, count: int, text: str | None) -> list[TextBatch]:
 
 def _batch(tokens: Tensor) -> TextBatch:
     batch = TextBatch(labels=tokens[:, 1:].contiguous(), tokens_BT=tokens[:, :-1].contiguous())
-    return batch.pin_memory() if torch.cuda.is_available() else batch
+    return batch.in_one_piece(pinned=torch.cuda.is_available())
 
 
 # ---------------------------------------------------------------- the questions

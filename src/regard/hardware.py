@@ -21,7 +21,7 @@ from regard.errors import RegardError
 from regard.settings import SystemSettings
 from regard.version import __version__
 
-STEPS_WORTH_COMPILING = 1000
+COMPILING = 20.0  # seconds that it takes to compile a block for the first time
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -34,8 +34,8 @@ class Hardware:
     cuda_was_in_use: bool = False  # too early for that
 
     @classmethod
-    def choose(cls, settings: SystemSettings, steps: int = 0) -> Hardware:
-        """What to run on; `steps` is how long a training would run compiled, to tell whether that pays."""
+    def choose(cls, settings: SystemSettings, saved_by_compiling: float = 0.0) -> Hardware:
+        """What to run on; `saved_by_compiling`: seconds, on a GPU, to tell whether that pays."""
         # With this, the sums of cuBLAS do not depend on what else is running. It is read when CUDA is first used.
         too_late = settings.deterministic and WORKSPACE not in os.environ and torch.cuda.is_initialized()
         if settings.deterministic:
@@ -56,7 +56,7 @@ class Hardware:
             torch.set_num_threads(settings.threads)
         half = settings.precision == "bfloat16" or (settings.precision == "auto" and device.type == "cuda")
         # On a CPU, compiling takes longer than it saves in a short run, and needs a C++ compiler.
-        pays = device.type == "cuda" and steps >= STEPS_WORTH_COMPILING
+        pays = device.type == "cuda" and saved_by_compiling > COMPILING
         return cls(
             device=device,
             precision=torch.bfloat16 if half else torch.float32,
@@ -193,7 +193,7 @@ def mix_seeds(*numbers: int) -> int:
 def seed_everything(*numbers: int) -> None:
     """Reseed torch, on all devices, from several integers.
 
-    The same as `torch.manual_seed`, which takes ten times as long: it also prepares kinds of devices not in use.
+    The same as `torch.manual_seed`, which takes ten times as long: it also prepares devices that are not in use.
     """
     seed = mix_seeds(*numbers)
     if _cuda_may_be_used() and not torch.cuda.is_initialized():

@@ -64,7 +64,8 @@ def test_what_does_not_fit_into_memory_is_tried_with_fewer_slots(trained, senten
 
 
 def test_a_wide_beam_has_fewer_slots(trained, monkeypatch):
-    monkeypatch.setitem(engines_module.ROWS, "cpu", 32)
+    for kind in ("cpu", "cuda"):
+        monkeypatch.setitem(engines_module.ROWS, kind, 32)
     assert [trained.engines.slots(1000, beams, 64, 32) for beams in (1, 4, 5, 100)] == [32, 8, 4, 1]
     assert [trained.engines.slots(texts, 1, 64, 32) for texts in (1, 3, 30)] == [1, 4, 32]
 

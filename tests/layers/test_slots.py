@@ -100,13 +100,13 @@ def test_the_kernels_are_the_formula(beams, monkeypatch):
     from regard.layers.attention import Attention
 
     attention = Attention(TranslationModel(**SHAPE), causal=True).cuda()
-    places = [slots.Places(4, beams, LENGTH, torch.device("cuda")) for _ in range(2)]
-    own = [slots.KeySlots(attention, each, LENGTH, torch.zeros(1, device="cuda")) for each in places]
+    places = [slots.Places(4, beams, 300, torch.device("cuda")) for _ in range(2)]
+    own = [slots.KeySlots(attention, each, 300, torch.zeros(1, device="cuda")) for each in places]
     across = [slots.MemorySlots(attention, each, 16, torch.zeros(1, device="cuda")) for each in places]
     k, v = torch.randn(2, 4, 4, 16, 12, device="cuda")
     for memory in across:
         memory.enter(torch.arange(4, device="cuda"), k, v, torch.tensor([1, 5, 16, 9], device="cuda"))
-    for _ in range(12):
+    for _ in range(290):
         q, k, v = torch.randn(3, 4 * beams, 4, 1, 12, device="cuda")
         fast = own[0].attend(q, k, v), across[0].attend(q)
         with monkeypatch.context() as patched:
@@ -117,3 +117,59 @@ def test_the_kernels_are_the_formula(beams, monkeypatch):
         from_BK = torch.randint(0, beams, (4, beams), device="cuda")
         for each in places:
             each.advance(torch.tensor([True, False, True, True], device="cuda"), from_BK if beams > 1 else None)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"norm": "pre", "activation": "gelu-tanh"},
+        {"norm": "post", "activation": "relu"},
+        {"norm": "pre", "norm_kind": "rms", "activation": "relu2", "bias": False, "feedforward_bias": False},
+        {"norm": "post", "norm_kind": "rms", "activation": "silu", "gated": True},
+        {"norm": "pre", "activation": "gelu", "positions": "rotary", "query_key_norm": True, "key_value_heads": 2},
+    ],
+)
+@torch.inference_mode()
+def test_a_quick_step_is_the_step_of_the_block(part, rows, monkeypatch):
+    """Beside the same in float32, it is not further off than the block's own in half precision."""
+    from regard.layers.block import Block
+
+    settings = TranslationModel(**SHAPE | {"width": 96, "feedforward": 200} | part)
+    model = Seq2Seq(settings, WORDS, WORDS).eval().cuda()
+    for weight in model.parameters():
+        weight.add_(torch.randn_like(weight) * 0.1)
+    half = Seq2Seq(settings, WORDS, WORDS).eval().cuda()
+    half.load_state_dict(model.state_dict())
+    half = half.bfloat16()
+    sources = torch.randint(3, WORDS, (rows, 7), device="cuda")
+    places = torch.arange(rows, device="cuda")
+    results = []
+    for chosen, quick in ((model, False), (half, False), (half, True)):
+        state = chosen.start_slots(rows, 1, LENGTH, 8)
+        with monkeypatch.context() as patched:
+            if not quick:
+                patched.setattr(Block, "_quick_step", lambda *_: None)
+            state.places.enter(places, torch.zeros_like(places))
+            chosen.enter(sources, torch.full((rows,), 7, device="cuda"), places, state)
+            found = []
+            for token in range(6):
+                found.append(chosen.step(sources[:, token], state).float())
+                state.places.advance(torch.ones(rows, dtype=torch.bool, device="cuda"), None)
+        results.append(torch.stack(found))
+    exact, own, quick = results
+    assert (quick - exact).norm() <= 1.3 * (own - exact).norm()
+    assert (quick - exact).norm() < 0.05 * exact.norm()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_likeliest_word_is_that_of_argmax():
+    from regard.decoding.likeliest import likeliest
+
+    for words in (7, 4096, 50257):
+        logits = torch.randn(5, words, device="cuda") * 3
+        logits[2, : words // 2] = -torch.inf
+        p, word = likeliest(logits)
+        assert torch.equal(word, logits.argmax(-1))
+        torch.testing.assert_close(p, logits.softmax(-1).amax(-1))

@@ -63,21 +63,6 @@ def test_nothing_to_measure_is_no_error_and_a_hopeless_model_has_a_finite_perple
     assert math.isfinite(Measured(1e6, 1, 0, 1, 0).perplexity)
 
 
-def test_logits_are_taken_to_float32_some_at_a_time(monkeypatch):
-    batch = rows((5, 3), 0, 1)
-    at_once, sizes, whole = measuring.cross_entropy, [], measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
-
-    def watched(logits: Tensor, labels: Tensor, ignore: int) -> Tensor:
-        sizes.append(logits.numel())
-        return at_once(logits, labels, ignore=ignore)
-
-    monkeypatch.setattr(measuring, "cross_entropy", watched)
-    monkeypatch.setattr(measuring, "AT_A_TIME", 9)
-    in_parts = measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
-    assert sizes == [8] * 7 + [4]
-    assert in_parts.total == pytest.approx(whole.total, rel=1e-6)
-
-
 @dataclass
 class Splittable(Rows):
     def split(self, pieces):
@@ -108,3 +93,18 @@ def test_one_row_that_does_not_fit_is_not_tried_again():
 
     with pytest.raises(torch.OutOfMemoryError):
         measure(nn.Identity(), [Splittable(*vars(rows((2, 3), 0, 1)).values())], full, CPU)
+
+
+def test_logits_are_taken_to_float32_some_at_a_time(monkeypatch):
+    batch = rows((5, 3), 0, 1)
+    at_once, sizes, whole = measuring.cross_entropy, [], measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
+
+    def watched(logits: Tensor, labels: Tensor, ignore: int) -> Tensor:
+        sizes.append(logits.numel())
+        return at_once(logits, labels, ignore=ignore)
+
+    monkeypatch.setattr(measuring, "cross_entropy", watched)
+    monkeypatch.setattr(measuring, "AT_A_TIME", 9)
+    in_parts = measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
+    assert sizes == [8] * 7 + [4]
+    assert in_parts.total == pytest.approx(whole.total, rel=1e-6)

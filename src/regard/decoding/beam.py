@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, Request, upload
+from regard.layers.slots import slot_kernel
 
 CHUNK = 128  # words of which only the largest logit is looked at first
 
@@ -110,10 +111,16 @@ class Beams:
         2K of them: even if K end, K are left to continue.
         """
         slots, beams, words = self.slots, self.beams, logits_NW.shape[-1]
-        # With every word among those the softmax is over, as in training.
-        log_total_BK1 = logits_NW.float().logsumexp(-1).view(slots, beams, 1)
+        # The softmax is over every word, as in training; those that are never written are left out after it.
+        if slot_kernel(logits_NW):
+            from regard.decoding.likeliest import totals_and_chunks
+
+            log_total_N, chunks_NX = totals_and_chunks(logits_NW, CHUNK)
+        else:
+            log_total_N, chunks_NX = logits_NW.float().logsumexp(-1), None
+        log_total_BK1 = log_total_N.view(slots, beams, 1)
         logits_NW.index_fill_(1, self.never, -torch.inf)
-        top_NC, word_NC = largest(logits_NW, min(2 * beams, words))
+        top_NC, word_NC = largest(logits_NW, min(2 * beams, words), chunks_NX, len(self.never))
         word_BKC = word_NC.view(slots, beams, -1)
         log_BKC = top_NC.float().view_as(word_BKC) - log_total_BK1
         if self.forced_BL is not None:
@@ -143,17 +150,18 @@ class Beams:
         return tuple(x.to("cpu", non_blocking=True) for x in found)
 
 
-def largest(x_NW: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def largest(x_NW: Tensor, count: int, chunks_NX: Tensor | None = None, changed: int = 0) -> tuple[Tensor, Tensor]:
     """The largest numbers of each row, and where they are, as `topk`; which is slow for long rows.
 
-    The largest `count` numbers lie in the `count` chunks whose largest numbers are largest.
+    The largest `count` numbers lie in the `count` chunks whose largest numbers are largest. `chunks_NX`: those of
+    chunks, if they are known from before so many words were `changed`.
     """
     rows, words = x_NW.shape
     whole = words // CHUNK * CHUNK
-    if words < 16 * CHUNK or count > whole // CHUNK:
+    if words < 16 * CHUNK or count + changed > whole // CHUNK:
         return x_NW.topk(count, dim=1)
     chunks_NXC = x_NW[:, :whole].unflatten(1, (-1, CHUNK))
-    chunk_NK = chunks_NXC.amax(-1).topk(count, dim=1).indices
+    chunk_NK = (chunks_NXC.amax(-1) if chunks_NX is None else chunks_NX).topk(count + changed, dim=1).indices
     chosen_NKC = chunks_NXC.gather(1, chunk_NK[:, :, None].expand(-1, -1, CHUNK))
     place_NKC = chunk_NK[:, :, None] * CHUNK + torch.arange(CHUNK, device=x_NW.device)
     rest_R = torch.arange(whole, words, device=x_NW.device)

@@ -23,7 +23,7 @@ from regard.decoding.hypothesis import Request, upload
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import DecoderState, SlotState
-from regard.training.replayed import Replayed
+from regard.training.replayed import WARM_UP, Replayed
 
 READ_TOGETHER = {"cuda": 16384, "cpu": 256}  # tokens that are read at once when texts enter
 
@@ -193,6 +193,12 @@ class Engine:
         self.step = Replayed(self._step, captured=device.type == "cuda" and not rows.waves)
         self.texts: list[Request | None] = [None] * slots
         self.waiting: deque[Request] = deque()
+        if self.step.captured:
+            # With nobody in the slots yet, so that every step of a text is a replay: kernels that are captured may be
+            # chosen otherwise, and round otherwise.
+            with torch.inference_mode():
+                for _ in range(WARM_UP + 1):
+                    self.step()
 
     def _step(self) -> None:
         from_BK = self.search.advance(self.rows.step(self.search.tokens_N))

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.decoding.beam import largest
 from regard.decoding.hypothesis import Request, upload
+from regard.layers.slots import slot_kernel
 from regard.settings import SamplingSettings
 
 OPEN, TOKEN, PROBABILITY, CANDIDATES = 0, 1, 2, 3  # columns of a report
@@ -133,6 +134,11 @@ class Draws:
             # Divided if positive, multiplied if negative: less likely either way (Keskar et al., 2019).
             penalised_BW = torch.where(logits_BW > 0, logits_BW / self.penalty, logits_BW * self.penalty)
             logits_BW = torch.where(self.seen_BW, penalised_BW, logits_BW)
+        if settings.temperature == 0 and not self.top and slot_kernel(logits_BW):
+            from regard.decoding.likeliest import likeliest
+
+            p_B, token_B = likeliest(logits_BW)
+            return p_B[:, None], token_B[:, None]
         if settings.temperature == 0:  # the first is taken; the others are only shown
             values_BC, tokens_BC = largest(logits_BW, max(1, self.top))
             return (values_BC - logits_BW.logsumexp(-1, keepdim=True)).exp(), tokens_BC

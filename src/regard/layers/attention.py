@@ -121,7 +121,10 @@ class Attention(Mixer):
 
     def queries(self, x_BTD: Tensor) -> Tensor:
         rows = slice(0, self.widths[0])
-        return self.query_norm(self._split(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)), self.heads))
+        return self.split_queries(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)))
+
+    def split_queries(self, q_BTX: Tensor) -> Tensor:
+        return self.query_norm(self._split(q_BTX, self.heads))
 
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         rows = slice(self.widths[0], None)
@@ -139,9 +142,9 @@ class Attention(Mixer):
     def _own(self, x_BTD: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same positions."""
         q_BTX, k_BTX, v_BTX = self.to_qkv(x_BTD).split(self.widths, dim=-1)
-        return self._in_heads(q_BTX, k_BTX, v_BTX, positions_BT)
+        return self.in_heads(q_BTX, k_BTX, v_BTX, positions_BT)
 
-    def _in_heads(
+    def in_heads(
         self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, positions_BT: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         q_BHTK = self.query_norm(self._split(q_BTX, self.heads))
@@ -151,7 +154,7 @@ class Attention(Mixer):
 
     def gather(self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, context: Context) -> Tensor:
         """From what `to_qkv` gives, in three, to what `to_out` takes: [B, T, X]."""
-        return self._gathered(*self._in_heads(q_BTX, k_BTX, v_BTX, context.positions_BT), context)
+        return self._gathered(*self.in_heads(q_BTX, k_BTX, v_BTX, context.positions_BT), context)
 
     def _gather(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
         """What every position takes from those it may see: [B, T, D]."""

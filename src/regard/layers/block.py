@@ -24,7 +24,7 @@ from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
 from regard.layers.mixer import Mixer, MixerState
 from regard.layers.norm import make_norm
-from regard.layers.slots import Entering, KeySlots, MemorySlots, Places
+from regard.layers.slots import Entering, KeySlots, MemorySlots, Places, slot_kernel
 from regard.settings import ModelSettings, TranslationModel
 
 
@@ -76,6 +76,8 @@ class Block(nn.Module):
 
     def step(self, x: Tensor, state: BlockState) -> Tensor:
         """One position further, [N, D]. Same numbers as `forward` on the whole prefix."""
+        if quick := self._quick_step(x, state):
+            return quick(self, x, state)
         if self.pre_norm:
             x = x + self.drop("mixer", self.mixer.step(self.mixer_norm(x), state.mixer))
             x = x + self.drop("cross", self.cross.step(self.cross_norm(x), state.memory)) if self.cross else x
@@ -106,6 +108,16 @@ class Block(nn.Module):
             assert memory is not None and segments_BS is not None
             across = self.cross.start_across(memory.states_BSD, segments_BS)
         return BlockState(mixer, across)
+
+    def _quick_step(self, x: Tensor, state: BlockState) -> Any:
+        """On a GPU in half precision, in slots: a step of few kernels; else None."""
+        if not x.is_cuda or x.dtype != torch.bfloat16 or self.training or len(self.scales):
+            return None
+        if not isinstance(state.mixer, KeySlots) or slot_kernel(x) is None:
+            return None
+        from regard.layers import quick_step
+
+        return quick_step.step
 
     @property
     def has_slots(self) -> bool:

@@ -35,10 +35,10 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(settings.feedforward_dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        inner_BTF = self.expand(x_BTD)
-        if self.gated:
-            gate_BTF, value_BTF = inner_BTF.chunk(2, dim=-1)
-            inner_BTF = self.activation(gate_BTF) * value_BTF
-        else:
-            inner_BTF = self.activation(inner_BTF)
-        return self.contract(self.dropout(inner_BTF))
+        return self.contract(self.dropout(self.activate(self.expand(x_BTD))))
+
+    def activate(self, inner: Tensor) -> Tensor:
+        if not self.gated:
+            return self.activation(inner)
+        gate, value = inner.chunk(2, dim=-1)
+        return self.activation(gate) * value

@@ -17,7 +17,6 @@ from regard.hardware import Hardware, free_memory, out_of_memory
 from regard.training.loss import AnyBatch, cross_entropy
 
 Result = TypeVar("Result")
-
 AT_A_TIME = 1 << 26  # logits that are taken to float32 together
 LARGEST_EXPONENT = 700.0  # e to more than that overflows
 
