@@ -33,7 +33,7 @@ from regard import console
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.files import flush
-from regard.hardware import Hardware, seed_everything
+from regard.hardware import Hardware, keep_freed_memory, seed_everything
 from regard.metrics import lower_is_better
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import (
@@ -163,6 +163,8 @@ class Trainer:
     def run(self) -> Progress:
         """Train from the newest whole checkpoint, or from the start, to the end."""
         self._resume()
+        if self.hardware.device.type == "cpu":
+            keep_freed_memory()
         with (
             _stop_on_signal(self),
             console.progress(self.settings.steps, "training", self.progress.step, time_left=False) as show,
