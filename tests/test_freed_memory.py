@@ -26,6 +26,12 @@ print(*faults[1:])
 PAGES = 2048 * 1200 * 4 // 4096  # of one tensor of logits
 
 
+def faults(kept: bool) -> list[int]:
+    """Pages asked for in each step but the first."""
+    command = [sys.executable, "-c", PROGRAM.format(kept=kept)]
+    return [int(number) for number in subprocess.run(command, capture_output=True, check=True).stdout.split()]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs glibc")
 def test_freed_memory_is_used_again_without_asking_the_kernel():
     given_back, kept = (

@@ -186,8 +186,8 @@ def _cuda_may_be_used() -> bool:
 def keep_freed_memory() -> None:
     """On a CPU: let this process keep the memory of freed tensors for the next ones, instead of giving it back.
 
-    A training frees and makes the same tensors at every step. Memory that is given back to the kernel comes again page by
-    page, each filled with zeros first: a fifth of the time of a step of a small model.
+    A training frees and makes the same tensors at every step. Memory that is given back to the kernel comes again page
+    by page, each filled with zeros first: a fifth of the time of a step of a small model.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
         mallopt = ctypes.CDLL(None).mallopt
