@@ -140,7 +140,8 @@ class _Pool:
 
     def next_few(self) -> list[int]:
         """The next pairs in order that are left."""
-        few, after, pair = [], self.after, self.after[self.end]
+        few: list[int] = []
+        after, pair = self.after, self.after[self.end]
         while pair != self.end and len(few) < LOOK_AHEAD:
             few.append(pair)
             pair = after[pair]
