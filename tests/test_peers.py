@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -137,7 +138,7 @@ def test_sorted_batches_hold_the_targets_asked_for_and_like_lengths():
     assert all(abs(batch.targets - 500) < 30 for batch in batches)
     assert max(batch.source_BS.shape[1] for batch in batches) <= 25
     lengths = sorted(sorted((batch.labels_BT != PAD).sum(1).tolist()) for batch in batches)
-    assert all(before[-1] <= after[0] for before, after in zip(lengths, lengths[1:], strict=False))
+    assert all(before[-1] <= after[0] for before, after in itertools.pairwise(lengths))
 
 
 def test_a_contender_that_fails_is_left_out_and_said(capsys):
