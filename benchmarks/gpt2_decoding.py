@@ -13,7 +13,6 @@ recommends); Regard is compared with the quickest of them. The last line is JSON
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import statistics
 import sys
@@ -27,6 +26,7 @@ from torch import Tensor
 import regard
 from measured import best, device_named, in_turn, left_out, machine, ratio, shown, table
 from peers import gpt2
+from regard.decoding.engines import Engines
 from regard.decoding.generate import generate
 from regard.models.causal import Causal
 from regard.run import read_recipe
@@ -35,12 +35,12 @@ from regard.settings import CausalModel, GenerationSettings
 NO_END = -1  # the id of no token: every text has the same length
 
 
-def ours(model: Causal, prompts_NT: Tensor, tokens: int) -> list[list[int]]:
+def ours(engines: Engines, prompts_NT: Tensor, tokens: int) -> list[list[int]]:
     """The tokens that Regard writes after each prompt."""
     settings = GenerationSettings(max_tokens=tokens, temperature=0.0)
     context = prompts_NT.shape[1] + tokens + 1
     texts: list[list[int]] = [[] for _ in prompts_NT]
-    found = generate(model, prompts_NT.tolist(), settings, context=context, end=NO_END, device=prompts_NT.device)
+    found = generate(engines.source, prompts_NT.tolist(), settings, context=context, end=NO_END, engines=engines)
     for written in found:
         texts[written.row].append(written.token)
     return texts
@@ -128,12 +128,12 @@ def main() -> None:
             apart = float((model(rows) - peer(rows).logits).abs().max())
         print(f"logits of the prompts in float32: at most {apart:.2g} apart")
         peer = peer.to(precision)
-    model = copy.deepcopy(model).to(precision)
+    engines = Engines(model, device, precision)
 
     rows, ratios, texts, identical = [], {}, {}, True
     for size in sizes:
         batch = prompts[:size]
-        run_ours = partial(ours, model, batch, options.tokens)
+        run_ours = partial(ours, engines, batch, options.tokens)
         written = {"Regard": run_ours()}
         contenders: dict[str, Callable[[], object]] = {"Regard": run_ours}
         for name, how in ways(device).items() if peer is not None else ():

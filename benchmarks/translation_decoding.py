@@ -15,7 +15,6 @@ and all write this many tokens, greedily and with the beam, in batches of 1 and 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import statistics
 import tempfile
@@ -31,6 +30,7 @@ import torch
 from measured import best, device_named, in_turn, left_out, machine, ratio, shown, table
 from peers import ctranslate2_of, marian
 from regard.data.tokenizers import END, PAD, START
+from regard.decoding.engines import Engines
 from regard.decoding.translate import Translator
 from regard.evaluation.metrics import bleu
 from regard.settings import BeamSettings
@@ -56,7 +56,7 @@ def ours(translator: Translator, sentences: Sequence[str], batch: int = 0) -> li
     """Regard's best translations: of all sentences at once, or of so many at a time."""
     found: list[str] = []
     for some in chunks(sentences, batch or len(sentences)):
-        found += [hypotheses[0].text if hypotheses else "" for hypotheses in translator.translate(some)]
+        found += [best[0].text if best else "" for best in translator.translate(some, best=1)]
     return found
 
 
@@ -122,7 +122,7 @@ class Arena:
     precision: torch.dtype
     folder: Path
     threads: int
-    model: Any = None  # Regard's, in this precision
+    own: Any = None  # Regard's engines, in this precision
     peer: Any = None  # that of `transformers`; None if it is missing
     engines: dict[str, Any] = field(default_factory=dict)  # those of CTranslate2
     rows: list[list[Any]] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Arena:
     def prepare(self, sentences: list[str], settings: BeamSettings) -> dict[str, Any]:
         """Make every form of the translator; how far their results in float32 are apart."""
         model, apart = self.subject.model, {}
-        self.model = model
+        self.own = Engines(model, self.device)
         expected = ours(self.translator(settings), sentences)
         try:
             self.peer = marian(model)
@@ -152,7 +152,7 @@ class Arena:
         for name, counts in apart.items():
             if name != "logits":
                 print(f"{name}: {counts['identical']} of {counts['of']} best translations are those of Regard")
-        self.model = copy.deepcopy(model).to(self.precision)
+        self.own = Engines(model, self.device, self.precision)
         return apart
 
     def _make_engines(self) -> None:
@@ -175,7 +175,7 @@ class Arena:
             time.sleep(0.3)
 
     def translator(self, settings: BeamSettings) -> Translator:
-        return self.subject.translator(self.model, settings)
+        return self.subject.translator(self.own, settings)
 
     def measure(
         self,

@@ -20,6 +20,7 @@ import torch
 import regard
 from regard.data.samples import english_german
 from regard.data.tokenizers import END, PAD, START, TextTokenizer, train_tokenizer
+from regard.decoding.engines import Engines
 from regard.decoding.translate import Translator
 from regard.models.seq2seq import Seq2Seq
 from regard.run import read_recipe
@@ -42,10 +43,9 @@ class Subject:
     target_tokenizer: TextTokenizer
     weights: str  # where they come from
 
-    def translator(self, model: Seq2Seq, settings: BeamSettings, max_positions: int = 512) -> Translator:
-        """Regard's, with this copy of the weights."""
-        device = model.to_logits.weight.device
-        return Translator(model, self.source_tokenizer, self.target_tokenizer, settings, max_positions, device)
+    def translator(self, engines: Engines, settings: BeamSettings, max_positions: int = 512) -> Translator:
+        """Regard's, on these engines of its weights."""
+        return Translator(self.source_tokenizer, self.target_tokenizer, settings, max_positions, engines)
 
 
 # ---------------------------------------------------------------- where it comes from

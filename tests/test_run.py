@@ -16,11 +16,14 @@ from safetensors.torch import load_file, save_file
 import regard
 from expect import error_of
 from regard.errors import Interrupted
+from regard.evaluation.process_memory import growth_during
 from regard.files import locked
 from regard.run import open_run, read_recipe
 from regard.tasks.synthetic import Synthetic
+from regard.training.checkpoint import weights_of
 from regard.training.folder import RunFolder
 from regard.training.loop import Trainer
+from regard.training.tensors import save_tensors
 
 TINY = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "synthetic.length=8"]
 TINY += ["synthetic.vocabulary=4", "synthetic.test_sequences=10", "training.tokens_per_batch=64"]
@@ -104,7 +107,7 @@ def test_too_little_memory_is_told_with_what_to_lower(tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "_update", raising(torch.OutOfMemoryError("out of memory")))
     error = error_of(regard.train, "reverse", *TINY, "training.micro_batches=2", out=tmp_path / "run")
     assert "training.tokens_per_batch = 64" in str(error)
-    assert "training.micro_batches=4" in error.fix
+    assert "synthetic.length" in error.fix and "model.width" in error.fix
 
 
 def test_a_recipe_names_files_from_where_it_lies_and_a_ready_made_one_from_here(tmp_path, monkeypatch):
@@ -150,6 +153,17 @@ def test_opening_reads_the_settings_and_nothing_else(run):
     assert open_run(run).settings.training.steps == 4
     error = error_of(regard.load, run)
     assert "no model.safetensors yet" in error.what and f"regard train {run} --resume" in error.fix
+
+
+def test_a_loaded_run_takes_the_memory_of_its_weights_once(run):
+    (run / "manifest.json").unlink()  # the run is made larger by hand
+    config = (run / "config.toml").read_text()
+    config = config.replace("width = 16", "width = 64").replace("feedforward = 16", "feedforward = 131072")
+    (run / "config.toml").write_text(config)
+    save_tensors(run / "model.safetensors", weights_of(open_run(run).build()))
+    size, loaded = (run / "model.safetensors").stat().st_size, []
+    grown = growth_during(lambda: loaded.append(regard.load(run, "cpu")))
+    assert size > 60e6 and 0.9 * size < grown < 1.2 * size
 
 
 @pytest.mark.parametrize(

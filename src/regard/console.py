@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+Show = Callable[[int, str | Callable[[], str]], None]  # (done, text); a function is asked only where it is shown
+
 _quiet = False
 
 
@@ -38,7 +40,7 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def progress(total: int, what: str, done: int = 0, time_left: bool = True) -> Iterator[Callable[[int, str], None]]:
+def progress(total: int, what: str, done: int = 0, time_left: bool = True) -> Iterator[Show]:
     """A bar, on a terminal only. Yields a function to call with (done, text).
 
     It shows the time left, going by the speed so far, unless the text says it better (`time_left=False`).
@@ -59,10 +61,10 @@ def progress(total: int, what: str, done: int = 0, time_left: bool = True) -> It
         task = bar.add_task(what, total=total, completed=done, text="")
         last = 0.0
 
-        def update(done: int, text: str) -> None:
+        def update(done: int, text: str | Callable[[], str]) -> None:
             nonlocal last
             if time.monotonic() - last > 0.1 or done >= total:
                 last = time.monotonic()
-                bar.update(task, completed=done, text=text)
+                bar.update(task, completed=done, text=text if isinstance(text, str) else text())
 
         yield update

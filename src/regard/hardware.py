@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import platform
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from regard.errors import RegardError
 from regard.settings import SystemSettings
 from regard.version import __version__
 
-STEPS_WORTH_COMPILING = 1000
+COMPILING = 20.0  # seconds that it takes to compile a block for the first time
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -31,8 +34,8 @@ class Hardware:
     cuda_was_in_use: bool = False  # too early for that
 
     @classmethod
-    def choose(cls, settings: SystemSettings, steps: int = 0) -> Hardware:
-        """What to run on; `steps` is how long a training would run compiled, to tell whether that pays."""
+    def choose(cls, settings: SystemSettings, saved_by_compiling: float = 0.0) -> Hardware:
+        """What to run on; `saved_by_compiling`: seconds, on a GPU, to tell whether that pays."""
         # With this, the sums of cuBLAS do not depend on what else is running. It is read when CUDA is first used.
         too_late = settings.deterministic and WORKSPACE not in os.environ and torch.cuda.is_initialized()
         if settings.deterministic:
@@ -53,7 +56,7 @@ class Hardware:
             torch.set_num_threads(settings.threads)
         half = settings.precision == "bfloat16" or (settings.precision == "auto" and device.type == "cuda")
         # On a CPU, compiling takes longer than it saves in a short run, and needs a C++ compiler.
-        pays = device.type == "cuda" and steps >= STEPS_WORTH_COMPILING
+        pays = device.type == "cuda" and saved_by_compiling > COMPILING
         return cls(
             device=device,
             precision=torch.bfloat16 if half else torch.float32,
@@ -66,6 +69,12 @@ class Hardware:
         if self.precision == torch.float32:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.precision)
+
+    @property
+    def cudnn_attention(self) -> bool:
+        """Whether cuDNN's attention is the fastest in training: only on Hopper, and never the same bytes every time."""
+        hopper = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device)[0] == 9
+        return hopper and not self.deterministic
 
     @contextlib.contextmanager
     def reproducible(self) -> Iterator[None]:
@@ -93,6 +102,19 @@ class Hardware:
             torch.use_deterministic_algorithms(before[0])
             filling.fill_uninitialized_memory = before[1]
 
+    @contextlib.contextmanager
+    def waking(self) -> Iterator[None]:
+        """The second that a GPU and its libraries take to start, spent beside what is done within."""
+        if self.device.type != "cuda":
+            yield
+            return
+        waker = threading.Thread(target=_first_product, args=(self.device,))
+        waker.start()
+        try:
+            yield
+        finally:
+            waker.join()
+
     @property
     def name(self) -> str:
         if self.device.type == "cuda":
@@ -117,6 +139,12 @@ class Hardware:
     @property
     def _precision(self) -> str:
         return str(self.precision).removeprefix("torch.")
+
+
+def _first_product(device: torch.device) -> None:
+    with contextlib.suppress(RuntimeError):  # what does not work will be told by what needs it
+        numbers = torch.ones(64, 64, device=device)
+        (numbers @ numbers).sum().item()
 
 
 def environment() -> dict[str, Any]:
@@ -163,8 +191,21 @@ def mix_seeds(*numbers: int) -> int:
 
 
 def seed_everything(*numbers: int) -> None:
-    """Reseed torch, on all devices, from several integers."""
-    torch.manual_seed(mix_seeds(*numbers))
+    """Reseed torch, on all devices, from several integers.
+
+    The same as `torch.manual_seed`, which takes ten times as long: it also prepares devices that are not in use.
+    """
+    seed = mix_seeds(*numbers)
+    if _cuda_may_be_used() and not torch.cuda.is_initialized():
+        torch.manual_seed(seed)  # remembered until then
+        return
+    for generator in (torch.default_generator, *torch.cuda.default_generators):
+        generator.manual_seed(seed)
+
+
+@cache
+def _cuda_may_be_used() -> bool:
+    return torch.cuda.is_available()
 
 
 def peak_memory(device: torch.device) -> int:
@@ -188,9 +229,19 @@ def memory_errors(what: str, remedy: str) -> Iterator[None]:
         raise RegardError(f"Out of memory {what}.", why, remedy) from None
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether torch failed for want of memory, on a GPU or a CPU."""
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether torch failed for want of memory, on a GPU or a CPU; or failed at something else because of that."""
+    if error is None:
+        return False
     text = str(error)
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
+    wants_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
         isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
     )
+    return wants_memory or out_of_memory(error.__context__)  # the capture of a graph ends with an error of its own
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what nobody uses any more."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

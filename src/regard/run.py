@@ -20,7 +20,7 @@ from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import TaskSettings
-from regard.tasks.room import check_room_to_load, check_room_to_train
+from regard.tasks.room import check_room_to_load, check_room_to_train, smaller
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
 from regard.tasks.task import Task
 from regard.training.folder import RunFolder, is_run
@@ -54,18 +54,24 @@ def load(path: Path | str, device: str = "auto", data: Path | str | None = None)
 
 
 def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
-    """Put an opened run's model on a device, with its weights."""
+    """Put an opened run's model on a device, with its weights: mapped on a CPU, copied to a GPU from where they lie."""
+    checked = task.folder.checked_meanwhile(task.folder.model.name)  # begins before torch is loaded
     from regard.hardware import Hardware
+    from regard.models.blank import Blank
     from regard.recipes import changed
     from regard.training.checkpoint import load_model, read_weights
 
     task.hardware = Hardware.choose(changed(task.settings.system, device=device))
     if not (task.folder.path / MANIFEST).exists():
         console.warn(f"The run '{task.folder.path}' has no {MANIFEST}: whether its files are damaged is not known.")
-    weights = read_weights(task.folder)
-    task.restore()
-    check_room_to_load(task, weights)
-    task.model = load_model(task.build(), weights, task.folder.path).to(task.hardware.device).eval()
+    with task.hardware.waking():
+        weights = read_weights(task.folder, checked)
+        task.restore()
+        check_room_to_load(task, weights)
+        with Blank():
+            model = task.build()
+        load_model(model, weights, task.folder.path)
+    task.model = model.to(task.hardware.device).eval()
     return task
 
 
@@ -143,7 +149,7 @@ def train(
     if resume and is_run(path):
         folder = RunFolder.open(path)
         with locked(folder.path):
-            return folder.path.resolve(), _train(_resumed(folder, settings, moved=data is not None), folder)
+            return folder.path.resolve(), _train(_resumed(folder, settings, changes, moved=data is not None), folder)
     check_files(settings)
     folder = RunFolder.create(path, to_toml(settings), registry.plugins_of(settings.parts), taken_over(settings))
     with locked(folder.path):
@@ -156,8 +162,8 @@ def train(
     return folder.path.resolve(), summary
 
 
-def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
-    """The run's own settings; only how long, how often and where may be changed."""
+def _resumed(folder: RunFolder, asked: TaskSettings, changes: list[str], moved: bool) -> Any:
+    """The run's own settings; only how long, how often and where may be changed. `changes`: of the command."""
     folder.check_plugins(resume=True)
     saved = folder.read_settings()
     if (source := starts_from(saved)) and not starts_from(asked):
@@ -178,6 +184,10 @@ def _resumed(folder: RunFolder, asked: TaskSettings, moved: bool) -> Any:
     changed: dict[str, Any] = {
         section: new[section] for section in ("training", "decoding", "system") if section in new
     }
+    if not any(change.startswith("training.micro_batches=") for change in changes):
+        # For want of memory, the run may have been split into more pieces than its recipe says.
+        pieces = max(saved.training.pieces, asked.training.pieces)
+        changed["training"] |= {"micro_batches": pieces} if pieces > 1 else {}
     if "data" in old:
         # The data is where it was, unless --data says that it has moved.
         changed["data"] = (
@@ -194,12 +204,10 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
     # Imported here: torch takes a second or two, and a mistake in the settings is reported without it.
     from regard.hardware import memory_errors
 
-    size = f"{settings.BATCH} = {settings.batch_size:,}"
-    pieces = settings.training.pieces
-    remedy = f"Set training.micro_batches={2 * pieces} (same result, less memory), or lower {settings.BATCH}."
     try:
         folder.sweep()
-        with memory_errors(f"with {size}", remedy):
+        # A step that does not fit is computed in more pieces: here one row did not, or what is not a batch at all.
+        with memory_errors(f"with {settings.BATCH} = {settings.batch_size:,}", f"Lower {smaller(settings)}."):
             return _train_task(registry.load("tasks", settings.task)(settings, folder))
     except (Interrupted, KeyboardInterrupt):
         raise Interrupted(_how_to_continue(settings, folder)) from None
@@ -217,7 +225,7 @@ def _train_task(task: Task[Any]) -> dict[str, Any]:
     from regard.hardware import Hardware
 
     settings = task.settings
-    task.hardware = Hardware.choose(settings.system, settings.training.steps if settings.worth_compiling else 0)
+    task.hardware = Hardware.choose(settings.system, settings.saved_by_compiling)
     console.say(f"Training '{settings.recipe}' on {task.hardware.describe()}.")
     with task.hardware.reproducible():
         return _train_on_hardware(task)
@@ -226,12 +234,14 @@ def _train_task(task: Task[Any]) -> dict[str, Any]:
 def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
     """The same, where it is known what it runs on."""
     from regard.hardware import seed_everything
+    from regard.training.compiling import compiler_ahead
     from regard.training.loop import Trainer
 
     settings, folder = task.settings, task.folder
     for remark in settings.remarks():
         console.warn(remark)
-    task.prepare()
+    with compiler_ahead(task.hardware.compile):
+        task.prepare()
     check_room_to_train(task)
     seed_everything(settings.seed)
     task.model = task.build()

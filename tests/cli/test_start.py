@@ -25,7 +25,8 @@ for command in json.load(sys.stdin):
             main()
         except SystemExit as end:
             code = end.code
-    loaded = [name for name in ("torch", "numpy", "pydantic") if name in sys.modules]
+    names = ("torch", "numpy", "pydantic", "torch._dynamo", "sympy", "matplotlib", "sklearn")
+    loaded = [name for name in names if name in sys.modules]
     results.append([code, said.getvalue(), shown.getvalue(), loaded])
 print(json.dumps(results))
 """
@@ -87,6 +88,15 @@ def test_a_mistake_is_reported_before_torch_is_loaded(tmp_path):
         assert len(said.splitlines()) == 3, command
         assert "torch" not in loaded, command
     assert not list(tmp_path.iterdir())
+
+
+def test_to_use_a_run_loads_no_compiler_and_nothing_that_draws(trained, tmp_path):
+    run = str(trained.folder.path)
+    (tmp_path / "in").write_text("The dog sleeps.\n")
+    for code, said, shown, loaded in executed(f"evaluate {run}", f"translate {run} {tmp_path / 'in'}", cwd=tmp_path):
+        assert not code, said
+        assert shown
+        assert loaded == ["torch", "numpy", "pydantic"]
 
 
 @pytest.fixture

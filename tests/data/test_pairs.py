@@ -10,7 +10,8 @@ import pytest
 
 from expect import error_of
 from regard.data.lines import LONGEST_LINE
-from regard.data.pairs import not_empty, pair_files, pair_source, pair_splits, read_aligned, read_tsv
+from regard.data.pairs import _sample_pairs, not_empty, pair_files, pair_source, pair_splits, read_aligned, read_tsv
+from regard.data.samples import english_german
 from regard.settings import PairData
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("Größe 句子 🙂", "naïve Ωmega")]
@@ -252,3 +253,28 @@ def test_the_fingerprint_changes_with_the_text_and_with_how_it_is_read(tmp_path)
     write_aligned(tmp_path, pairs=[("a\tb", "c\td"), ("e\tf", "g\tH")])
     prints.add(pair_splits(ways[0])["train"].fingerprint)
     assert len(prints) == len(ways) + 1
+
+
+# --- The built-in corpus ---------------------------------------------------------------------------------
+
+
+def test_the_built_in_corpus_is_made_up_once_and_read_from_then_on(tmp_path, monkeypatch):
+    small, made = english_german.corpus(train=30, valid=5, test=5), []
+    monkeypatch.setattr(english_german, "corpus", lambda: made.append(1) or small)
+    for _ in range(2):  # the second time as another process would
+        _sample_pairs.cache_clear()
+        named = PairData(sample="english-german", cache=str(tmp_path))
+        read = {name: list(source) for name, source in pair_splits(named).items()}
+        assert read == {"train": small.train, "valid": small.valid, "test": small.test}
+    _sample_pairs.cache_clear()
+    assert len(made) == 1
+
+
+def test_the_built_in_corpus_needs_no_place_to_be_kept(tmp_path, monkeypatch):
+    small = english_german.corpus(train=30, valid=5, test=5)
+    monkeypatch.setattr(english_german, "corpus", lambda: small)
+    (tmp_path / "file").write_text("")
+    _sample_pairs.cache_clear()
+    named = PairData(sample="english-german", cache=str(tmp_path / "file"))
+    assert list(pair_splits(named)["test"]) == small.test
+    _sample_pairs.cache_clear()

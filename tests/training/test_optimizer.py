@@ -155,7 +155,7 @@ def test_a_captured_update_moves_the_weights_as_an_ordinary_one(clip_norm):
     """Six steps, of which the last three are replayed, with another rate and other gradients each time."""
     captured, ordinary = model_with_gradients().cuda(), model_with_gradients().cuda()
     optimizers = [Optimizer(model, settings(clip_norm=clip_norm)) for model in (captured, ordinary)]
-    optimizers[1].gradient_norm, optimizers[1].update = optimizers[1]._norm, optimizers[1]._update
+    optimizers[1].gradient_norm, optimizers[1].update = optimizers[1].norm, optimizers[1]._update
     for step in range(1, 7):
         norms = []
         for model, optimizer in zip((captured, ordinary), optimizers, strict=True):

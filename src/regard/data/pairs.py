@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from regard.data.cache import cache_folder, cached
 from regard.data.fingerprints import fingerprint
 from regard.data.lines import read_lines
 from regard.data.samples import english_german
 from regard.data.splits import SPLITS, Division, divided, missing_file
 from regard.errors import RegardError
+from regard.files import sha256
 from regard.settings import FileList, PairData
 
 Pair = tuple[str, str]
@@ -41,7 +43,7 @@ class PairSource:
                 yield pair
 
     def _built_in(self) -> Iterator[Pair]:
-        yield from getattr(_sample_corpus(), self.name)
+        yield from _sample_pairs(self.name, cache_folder(self.settings.cache))
 
     def _from_files(self) -> Iterator[Pair | None]:
         for paths in self.corpora:
@@ -144,8 +146,23 @@ def read_tsv(path: Path, columns: list[int], bad_lines: str = "error") -> Iterat
 
 
 @cache
-def _sample_corpus() -> english_german.Corpus:
-    return english_german.corpus()
+def _sample_pairs(split: str, kept_in: Path) -> list[Pair]:
+    """A split of the built-in corpus. To make up its sentences takes seconds, so they are kept."""
+    key = ["english-german", *(sha256(path) for path in sorted(Path(english_german.__file__).parent.glob("*.py")))]
+    try:
+        path = cached(kept_in, key, _write_sample) / f"{split}.tsv"
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (RegardError, OSError):  # there is no place to keep them
+        pairs: list[Pair] = getattr(english_german.corpus(), split)
+        return pairs
+    return [(source, target) for source, target in (line.split("\t") for line in lines)]
+
+
+def _write_sample(folder: Path) -> None:
+    corpus = english_german.corpus()
+    for split in SPLITS:
+        text = "".join(f"{source}\t{target}\n" for source, target in getattr(corpus, split))
+        (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
 
 
 def not_empty(pairs: Iterable[Pair]) -> Iterator[Pair]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
-from regard.settings import TaskSettings
+from regard.settings import NetworkSettings, TaskSettings
 
 if TYPE_CHECKING:
     import torch
@@ -72,8 +72,10 @@ def _laid_out(task: Task[Any]) -> nn.Module | None:
     """The model without its numbers. None where a part cannot be made that way: then nothing is known beforehand."""
     import torch
 
+    from regard.models.blank import Blank
+
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        with torch.random.fork_rng(devices=[]), torch.device("meta"), Blank():
             return task.build()
     except RegardError:
         raise
@@ -91,6 +93,12 @@ def _free(device: torch.device) -> int:
 
 def _layers(settings: TaskSettings) -> int:
     return settings.model.layers if hasattr(settings, "model") else 1
+
+
+def smaller(settings: TaskSettings) -> str:
+    """The settings to lower for a training that takes less memory than one row of its batches does now."""
+    row = settings.row[0] if isinstance(settings, NetworkSettings) else settings.BATCH
+    return " or ".join([*([row] if "." in row else []), *_sizes(settings)])
 
 
 def _sizes(settings: TaskSettings) -> list[str]:

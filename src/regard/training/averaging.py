@@ -17,10 +17,19 @@ class MovingAverage:
         self.decay = decay
         self.weights = {name: tensor.clone() for name, tensor in weights_of(model).items()}
 
+    def share(self, step: int) -> float:
+        """Of this step's weights in the average: 1 − β."""
+        return 1 - min(self.decay, (1 + step) / (10 + step))
+
     @torch.no_grad()
-    def update(self, model: nn.Module, step: int) -> None:
-        decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), list(weights_of(model).values()), 1 - decay)
+    def update(self, model: nn.Module, share: float | Tensor) -> None:
+        """`share`: on a GPU a number in memory, for a captured update to read."""
+        averages, weights = list(self.weights.values()), list(weights_of(model).values())
+        if not isinstance(share, Tensor):
+            torch._foreach_lerp_(averages, weights, share)
+            return
+        for average, weight in zip(averages, weights, strict=True):
+            average.lerp_(weight, share)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         for name, tensor in self.weights.items():

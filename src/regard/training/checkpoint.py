@@ -9,9 +9,9 @@ and the first checkpoint that is whole is used. No pickle is read or written.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,13 @@ from typing import Any, TypeVar
 import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard.errors import RegardError, first_problem
 from regard.files import flush, must_be_a_file, read_small, sha256
 from regard.training.folder import RunFolder, saved_steps, step_folders
+from regard.training.tensors import map_tensors, save_tensors
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
@@ -231,14 +232,18 @@ def must_fit(model: nn.Module, weights: Mapping[str, Tensor], run: Path) -> None
 
 
 def load_model(model: AnyModel, weights: Mapping[str, Tensor], run: Path) -> AnyModel:
-    """The model with the weights of a finished run."""
+    """The model with the weights of a finished run. They are not copied: a mapped file stays mapped."""
     must_fit(model, weights, run)
-    load_weights(model, weights)
+    for name, parameter in model.named_parameters():
+        parameter.data = weights[name].to(parameter)  # a weight that is tied has the new numbers at both places
     return model
 
 
-def read_weights(folder: RunFolder) -> dict[str, Tensor]:
-    """The weights of a finished run; a clear error if they are missing, damaged, or no numbers."""
+def read_weights(folder: RunFolder, checked: Future[Path] | None = None) -> dict[str, Tensor]:
+    """The weights of a finished run, mapped into memory; a clear error if they are missing, damaged, or no numbers.
+
+    `checked`: where the file is being checked against its digest already.
+    """
     path = folder.model
     if not path.is_file():
         raise RegardError(
@@ -247,8 +252,8 @@ def read_weights(folder: RunFolder) -> dict[str, Tensor]:
             f"Continue it: regard train {folder.path} --resume",
         )
     try:
-        weights: dict[str, Tensor] = load_file(path)  # first: it sees at once if the file has another length
-        folder.checked(path.name)
+        weights = map_tensors(path)  # first: it sees at once if the file has another length
+        checked.result() if checked else folder.checked(path.name)
     except (OSError, SafetensorError) as error:
         raise RegardError(
             f"Cannot read the weights '{path}'.",
@@ -266,7 +271,12 @@ def read_weights(folder: RunFolder) -> dict[str, Tensor]:
 
 def not_finite(weights: Mapping[str, Tensor]) -> str | None:
     """The first weight that holds infinity or NaN."""
-    return next((name for name, tensor in weights.items() if not torch.isfinite(tensor).all()), None)
+    return next((name for name, tensor in weights.items() if not _is_finite(tensor)), None)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Whether the least and the greatest number are finite: NaN is both where there is one. Takes no memory."""
+    return not tensor.numel() or all(bound.isfinite().item() for bound in torch.aminmax(tensor))
 
 
 def _readable(path: Path) -> bool:
@@ -277,16 +287,3 @@ def _readable(path: Path) -> bool:
             return True
     except SafetensorError:
         return False
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    # One entry only: the file format keeps its metadata in no fixed order, and equal weights are to give equal bytes.
-    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
-    path.chmod(0o666 & ~_umask())  # safetensors lets nobody else read it
-
-
-def _umask() -> int:
-    """What new files are not allowed here. It can only be read by setting it."""
-    current = os.umask(0o077)
-    os.umask(current)
-    return current

@@ -66,12 +66,13 @@ class Estimate:
 
     def news(self, step: int) -> Iterator[str]:
         """What to tell now: once, and once more if the first validation shows that it takes much longer."""
+        again = self.told > 0
+        if self.told_all or step >= self.training.steps or (again and self.validation is None):
+            return
         left = self.seconds_left(step)
-        if left is None or self.told_all or step >= self.training.steps:
+        if left is None:
             return
-        again, a_step = self.told > 0, left / (self.training.steps - step)
-        if again and self.validation is None:
-            return
+        a_step = left / (self.training.steps - step)
         self.told_all = self.validation is not None
         if (again and a_step < 1.5 * self.told) or left < SHORT:
             self.told = self.told or a_step
@@ -113,12 +114,12 @@ def advice(settings: TaskSettings, step: int, left: float, validation: float, gp
     if validations * validation > left / 3:
         ways.append(f"training.validate_every={4 * training.validate_every}")
     quarter = settings.batch_size // 4
-    if _works(settings, settings.BATCH, quarter):
+    if accepts(settings, settings.BATCH, quarter):
         ways.append(f"{settings.BATCH}={quarter} (a step takes about a quarter)")
     # A run that starts from another has the shape of that one.
     if hasattr(settings, "model") and not getattr(training, "start_from", ""):
         half = settings.width // 2
-        if _works(settings, "model.width", half):
+        if accepts(settings, "model.width", half):
             ways.append(f"model.width={half}")
     if not gpu:
         ways.append("a GPU")
@@ -126,7 +127,7 @@ def advice(settings: TaskSettings, step: int, left: float, validation: float, gp
         yield f"To make it shorter, start a new run with {', or '.join(ways)}."
 
 
-def _works(settings: TaskSettings, setting: str, value: int) -> bool:
+def accepts(settings: TaskSettings, setting: str, value: int) -> bool:
     """Whether these settings accept this value."""
     section, _, name = setting.partition(".")
     tree = settings.model_dump()

@@ -13,6 +13,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,13 @@ class RunFolder:
         except OSError as error:
             raise self._unreadable(name, error) from None
         return path
+
+    def checked_meanwhile(self, name: str) -> Future[Path]:
+        """The same in a second thread, beside what else is to be done: to hash a large file takes a while."""
+        pool = ThreadPoolExecutor(1)
+        checked = pool.submit(self.checked, name)
+        pool.shutdown(wait=False)
+        return checked
 
     def read_bytes(self, name: str) -> bytes:
         """The whole content of a file that is not large."""

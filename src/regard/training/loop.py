@@ -5,6 +5,9 @@ learning rate, micro-batches, clipping, averaging, logging, validating, saving, 
 
 Two things make a run exact. Every random choice of a step follows from (seed, step, micro-batch), and the
 data's state is three integers; so a run that is killed and resumed gives the same bytes as one that is not.
+
+A GPU is not waited for after every step: the loss of a step is read when the next ones are under way (`update`). A
+validation or a save waits for all of them, so that metrics and files are the same as if every step had been waited for.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -29,8 +33,9 @@ from regard import console
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.files import flush
-from regard.hardware import Hardware, seed_everything
+from regard.hardware import Hardware, free_memory, out_of_memory, seed_everything
 from regard.metrics import lower_is_better
+from regard.recipes.writing import to_toml
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import (
     Checkpoint,
@@ -38,15 +43,17 @@ from regard.training.checkpoint import (
     Checkpoints,
     load_weights,
     not_finite,
-    save_tensors,
     weights_of,
 )
-from regard.training.estimate import Estimate
+from regard.training.estimate import Estimate, accepts
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
 from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
+from regard.training.tensors import save_tensors
+from regard.training.update import Outcome, Update
 
+AHEAD = 2  # steps that a GPU may be given before the loss of an earlier one is read
 DRAW_EVERY = 30.0  # seconds, at least, between two drawings of the curves; they are also drawn at the end
 
 
@@ -115,6 +122,17 @@ class Progress:
         return TypeAdapter(cls).validate_python({name: content[name] for name in known})
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A step whose loss has not been read yet."""
+
+    step: int
+    targets: int
+    unit: str
+    data: DataState  # after it
+    outcome: Outcome
+
+
 class Trainer:
     def __init__(self, task: Trainable):
         self.task, self.folder, self.hardware = task, task.folder, task.hardware
@@ -135,7 +153,15 @@ class Trainer:
         self.estimate = Estimate(task.settings, self.hardware.name, self.hardware.device.type == "cuda")
         self.stop_asked = False
         self.drawn = time.perf_counter()
-        self.backward = Backward(self.model, task.loss, self.hardware)
+        self.under_way: deque[Begun] = deque()
+        self._begin_updates()
+
+    def _begin_updates(self) -> None:
+        """What computes updates, with nothing captured yet."""
+        self.backward = Backward(self.model, self.task.loss, self.hardware)
+        self.unwaited: Update | None = None
+        if self._can_run_ahead:
+            self.unwaited = Update(self.backward, self.optimizer, self.average)
 
     # ------------------------------------------------------------ the loop
 
@@ -149,27 +175,23 @@ class Trainer:
                 _ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")
             ) as batches,
         ):
+            self.noted = time.perf_counter()
             while self.progress.step < self.settings.steps and not self._out_of_patience():
-                started = time.perf_counter()
                 batch, self.progress.data = next(batches)
                 step = self.progress.step + 1
-                loss, norm = self._update(step, batch)
+                outcome = self._update_that_fits(step, batch, show)
                 self.progress.step = step
-                taken = time.perf_counter() - started
-                self.progress.seconds += taken
-                window = self.progress.window
-                window.add(loss, norm, batch.targets, taken)
-                show(step, f"loss {window.loss:.3f} · {window.speed:,.0f} {batch.unit}/s{self.estimate.shown(step)}")
-                if step % self.settings.log_every == 0:
-                    self._log(step, window, batch.unit)
-                    self.progress.window = Window()
-                self._after(step)
-                after = time.perf_counter() - started - taken
-                self.progress.seconds += after
-                self.estimate.add(step, taken, after)
+                self.under_way.append(Begun(step, batch.targets, batch.unit, self.progress.data, outcome))
+                if self._pauses(step):
+                    taken = self._catch_up(show)
+                    self._after(step)
+                    self.estimate.add(step, taken, self._seconds())
+                elif len(self.under_way) > (AHEAD if self.unwaited else 0):
+                    self.estimate.add(step, self._note(self.under_way.popleft(), show), 0.0)
                 for line in self.estimate.news(step):
                     console.say(line)
                 if self.stop_asked:
+                    self._catch_up(show)
                     self._save()
                     self._draw()
                     raise Interrupted
@@ -215,23 +237,94 @@ class Trainer:
         load_weights(self.model, weights)
         self._draw()
 
-    def _update(self, step: int, batch: Batch) -> tuple[float, float]:
+    @property
+    def _can_run_ahead(self) -> bool:
+        """Whether updates can be left to themselves: on a GPU, with an optimizer that can be captured and guarded."""
+        return self.optimizer.captured and self.optimizer.can_be_guarded
+
+    def _update_that_fits(self, step: int, batch: Batch, show: console.Show) -> Outcome:
+        """The same update in more and smaller pieces if memory runs out: the loss is a sum, any split of it will do."""
+        while True:
+            self.optimizer.moved = False
+            try:
+                return self._update(step, batch)
+            except (MemoryError, RuntimeError) as error:
+                pieces = more_pieces(self.task.settings, len(batch.labels))
+                if not out_of_memory(error) or self.optimizer.moved or not pieces:
+                    raise
+            # Here, not in `except`: what was computed so far is held until that is left.
+            self._catch_up(show)
+            self._split(step, pieces)
+
+    def _split(self, step: int, pieces: int) -> None:
+        """From now on compute updates in this many pieces; a resumed run does so too."""
+        console.warn(
+            f"Step {step:,} did not fit into memory. It is computed again, and from now on every step, with "
+            f"training.micro_batches = {pieces}: the same result, a little slower."
+        )
+        self.task.settings = self.task.settings.with_section("training", micro_batches=pieces)
+        self.settings = self.task.settings.training
+        self.folder.write_text("config.toml", to_toml(self.task.settings))
+        self.optimizer.begin_again()  # without the gradients of the pieces that did fit
+        self._begin_updates()
+        free_memory(self.hardware.device)
+
+    def _update(self, step: int, batch: Batch) -> Outcome:
         """One update of the weights; the mean loss and the gradient's norm."""
         rate = learning_rate(step, self.settings, self.width)
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
+        pieces = batch.split(self.settings.pieces) if self.settings.pieces > 1 else [batch]
+        share = self.average.share(step) if self.average else 0.0
+        if self.unwaited:
+            return self.unwaited(
+                pieces, batch.targets, rate, share, lambda index: seed_everything(self.seed, step, index)
+            )
         total = torch.zeros((), device=self.hardware.device)
-        for index, piece in enumerate(batch.split(self.settings.pieces)):
+        for index, piece in enumerate(pieces):
             seed_everything(self.seed, step, index)
             # Divided by the targets of the whole batch, so that any split gives the same gradient.
             total += self.backward(piece, batch.targets)
-        norm = self.optimizer.gradient_norm()
-        loss_value, norm_value = torch.stack([total, norm]).tolist()
-        if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
-            raise self._not_finite(step, loss_value, norm_value, rate)
+        outcome = Outcome(torch.stack([total, self.optimizer.gradient_norm()]))
+        self._must_be_finite(step, *outcome.read())
         self.optimizer.step(rate)
         if self.average:
-            self.average.update(self.model, step)
-        return loss_value, norm_value
+            self.average.update(self.model, share)
+        return outcome
+
+    def _note(self, begun: Begun, show: console.Show) -> float:
+        """Read the loss of a step, show and log it; the seconds since the one before."""
+        loss, norm = begun.outcome.read()
+        self._must_be_finite(begun.step, loss, norm)
+        taken = self._seconds()
+        window = self.progress.window
+        window.add(loss, norm, begun.targets, taken)
+        show(
+            begun.step,
+            lambda: (
+                f"loss {window.loss:.3f} · {window.speed:,.0f} {begun.unit}/s{self.estimate.shown(self.progress.step)}"
+            ),
+        )
+        if begun.step % self.settings.log_every == 0:
+            self._log(begun, window)
+            self.progress.window = Window()
+        return taken
+
+    def _catch_up(self, show: console.Show) -> float:
+        """Wait for all steps under way; the seconds of one."""
+        taken = [self._note(self.under_way.popleft(), show) for _ in range(len(self.under_way))]
+        return sum(taken) / max(1, len(taken))
+
+    def _seconds(self) -> float:
+        """Since this was last asked; they are counted as the run's."""
+        before, self.noted = self.noted, time.perf_counter()
+        self.progress.seconds += self.noted - before
+        return self.noted - before
+
+    def _pauses(self, step: int) -> bool:
+        """Whether it is time to validate or to save."""
+        every = (self.settings.validate_every, self.settings.checkpoint_every, self.settings.steps)
+        return any(step % each == 0 for each in every)
 
     def _after(self, step: int) -> None:
         """Validate and save, when it is time."""
@@ -342,30 +435,39 @@ class Trainer:
         done = step >= self.settings.steps
         console.say(f"All {step:,} steps are done already." if done else f"Continuing from step {step:,}.")
 
-    def _log(self, step: int, window: Window, unit: str) -> None:
-        rate = learning_rate(step, self.settings, self.width)
+    def _log(self, begun: Begun, window: Window) -> None:
+        rate = learning_rate(begun.step, self.settings, self.width)
         self.folder.append_metrics(
             {
-                "step": step,
+                "step": begun.step,
                 "loss": window.loss,
                 "learning_rate": rate,
                 "gradient_norm": window.norm,
-                f"{unit}_per_second": round(window.speed, 1),
-                "epoch": self.progress.data.epoch,
+                f"{begun.unit}_per_second": round(window.speed, 1),
+                "epoch": begun.data.epoch,
                 "seconds": round(self.progress.seconds, 3),
             }
         )
 
     # ------------------------------------------------------------ errors
 
-    def _not_finite(self, step: int, loss: float, norm: float, rate: float) -> RegardError:
+    def _must_be_finite(self, step: int, loss: float, norm: float) -> None:
+        if math.isfinite(loss) and math.isfinite(norm):
+            return
         kept = self.checkpoints.steps()
-        return RegardError(
+        rate = learning_rate(step, self.settings, self.width)
+        raise RegardError(
             f"Training stopped at step {step:,}: the loss is {loss} and the gradient's norm {norm}.",
             f"The learning rate was {rate:.2e}. The weights were not touched by this step.",
             "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0; "
             + (f"the checkpoint at step {kept[-1]:,} is whole." if kept else "no checkpoint was saved yet."),
         )
+
+
+def more_pieces(settings: Any, rows: int) -> int:
+    """Twice as many pieces as an update of so many rows has; 0 if there is nothing to split."""
+    pieces = min(2 * settings.training.pieces, rows)
+    return pieces if pieces > settings.training.pieces and accepts(settings, "training.micro_batches", pieces) else 0
 
 
 @contextmanager
@@ -413,7 +515,10 @@ def _ahead(
     def work() -> None:
         try:
             for batch, state in batches:
-                put((batch.pin_memory() if pinned else batch, state))
+                if pinned:
+                    batch = batch.in_one_piece(pinned=True)
+                _ = batch.targets  # counted here, not in the loop
+                put((batch, state))
                 if stopped.is_set():
                     return
         except BaseException as error:

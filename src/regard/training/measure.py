@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.hardware import Hardware
+from regard.hardware import Hardware, free_memory, out_of_memory
 from regard.training.loss import AnyBatch, cross_entropy
 
+Result = TypeVar("Result")
+AT_A_TIME = 1 << 26  # logits that are taken to float32 together
 LARGEST_EXPONENT = 700.0  # e to more than that overflows
 
 
@@ -51,10 +54,16 @@ def measure(
     model: nn.Module, batches: Iterable[AnyBatch], logits_of: Callable[[AnyBatch], Tensor], hardware: Hardware
 ) -> Measured:
     """Over all targets of all batches. `logits_of` gets a batch on the device; nothing is smoothed or dropped."""
+
+    def compute(batch: AnyBatch) -> tuple[float, Tensor]:
+        logits = logits_of(batch)
+        loss = _surprise(logits, batch.labels, batch.nothing).item()
+        return loss, _count(logits.argmax(-1), batch.labels, batch.nothing)
+
     total, counts = 0.0, torch.zeros(4, dtype=torch.long)
-    for batch, logits in outputs(model, batches, logits_of, hardware):
-        total += cross_entropy(logits, batch.labels, ignore=batch.nothing).item()
-        counts += _count(logits.argmax(-1), batch.labels, batch.nothing)
+    for _, (loss, counted) in outputs(model, batches, compute, hardware):
+        total += loss
+        counts += counted
     targets, right, rows, right_rows = counts.tolist()
     return Measured(total, targets, right, rows, right_rows)
 
@@ -71,14 +80,40 @@ def mean_loss(
 
 
 def outputs(
-    model: nn.Module, batches: Iterable[AnyBatch], compute: Callable[[AnyBatch], Tensor], hardware: Hardware
-) -> Iterator[tuple[AnyBatch, Tensor]]:
-    """Every batch on the device, and what is computed from it without dropout."""
+    model: nn.Module, batches: Iterable[AnyBatch], compute: Callable[[AnyBatch], Result], hardware: Hardware
+) -> Iterator[tuple[AnyBatch, Result]]:
+    """Every batch on the device, and what is computed from it without dropout.
+
+    Where memory runs out, a batch comes as several with fewer rows, and so do those after it.
+    """
     model.eval()
+    most: float = math.inf  # rows that fit
     for batch in batches:
-        on_device = batch.to(hardware.device)
-        with hardware.autocast():
-            yield on_device, compute(on_device)
+        waiting = [batch.to(hardware.device)]
+        while waiting:
+            rows = len(waiting[0].labels)
+            if rows > most:
+                waiting[:1] = waiting[0].split(math.ceil(rows / most))
+                continue
+            try:
+                with hardware.autocast():
+                    result = compute(waiting[0])
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error) or rows < 2:
+                    raise
+            else:
+                yield waiting.pop(0), result
+                continue
+            # Here, not in `except`: what was computed so far is held until that is left.
+            most = rows // 2
+            free_memory(hardware.device)
+
+
+def _surprise(logits: Tensor, labels: Tensor, nothing: int) -> Tensor:
+    """The cross-entropy, summed."""
+    logits_NW, rows = logits.flatten(0, -2), max(1, AT_A_TIME // logits.shape[-1])
+    parts = zip(logits_NW.split(rows), labels.flatten().split(rows), strict=True)
+    return torch.stack([cross_entropy(some, of, ignore=nothing) for some, of in parts]).sum()
 
 
 def _count(guesses: Tensor, labels: Tensor, nothing: int) -> Tensor:

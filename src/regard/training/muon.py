@@ -20,7 +20,13 @@ from torch import Tensor
 
 
 class Muon(torch.optim.Muon):
-    """For matrices only. `lr`, `momentum`, `weight_decay`, `ns_steps` … as in torch's own."""
+    """For matrices only. `lr`, `momentum`, `weight_decay`, `ns_steps` … as in torch's own.
+
+    While the tensor `found_inf` is 1, where there is one, nothing changes: as in torch's fused optimizers.
+    """
+
+    _step_supports_amp_scaling = True
+    found_inf: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -38,12 +44,18 @@ class Muon(torch.optim.Muon):
             if "momentum_buffer" not in self.state[weight]:
                 self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
+        learning_rate = group["lr"]
+        if self.found_inf is not None:
+            # A gradient equal to the momentum leaves it as it is; and a step of length 0, the weights.
+            failed = self.found_inf.bool()
+            gradients = [torch.where(failed, m, g) for m, g in zip(momenta, gradients, strict=True)]
+            learning_rate = learning_rate * (1 - self.found_inf)
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         updates = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
         orthogonal_MRC = orthogonalise(torch.stack(list(updates)), group["ns_coefficients"], group["ns_steps"])
         # The rate may be a number or, for a captured graph, a tensor: so it is multiplied, not given as `alpha`.
-        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-        rate = group["lr"] * math.sqrt(max(1, shape[0] / shape[1]))
+        torch._foreach_mul_(weights, 1 - learning_rate * group["weight_decay"])
+        rate = learning_rate * math.sqrt(max(1, shape[0] / shape[1]))
         torch._foreach_sub_(weights, list((orthogonal_MRC.to(weights[0].dtype) * rate).unbind()))
 
 

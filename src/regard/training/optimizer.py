@@ -136,6 +136,7 @@ class Optimizer:
         device = next(iter(self.parameters.values())).device
         self.captured = method.capturable and device.type == "cuda"
         self.clip_norm = settings.clip_norm
+        self.moved = False  # whether `apply` has begun to change weights, since this was last set to False
         self._capture()
 
     def step(self, rate: float) -> None:
@@ -148,13 +149,7 @@ class Optimizer:
                     group["lr"] = rate * factor
         self.update()
 
-    def _update(self) -> None:
-        for optimizer, _ in self.optimizers:
-            optimizer.step()
-            # In place: a captured graph adds to the same memory at every step.
-            optimizer.zero_grad(set_to_none=False)
-
-    def _norm(self) -> Tensor:
+    def norm(self) -> Tensor:
         """The norm of all gradients together; they are scaled down to `clip_norm` if that is above 0."""
         weights = list(self.parameters.values())
         gradients = [weight.grad for weight in weights if weight.grad is not None]
@@ -163,10 +158,54 @@ class Optimizer:
             torch.nn.utils.clip_grads_with_norm_(weights, self.clip_norm, norm, foreach=True)
         return norm
 
+    def apply(self) -> None:
+        for optimizer, _ in self.optimizers:
+            # A fused one takes memory before it begins, and then no more; others while they move weights.
+            self.moved = self.moved or not optimizer.defaults.get("fused")
+            optimizer.step()
+            self.moved = True
+
+    def zero_gradients(self) -> None:
+        """In place: a captured graph adds to the same memory at every step."""
+        for optimizer, _ in self.optimizers:
+            optimizer.zero_grad(set_to_none=False)
+
+    def begin_again(self) -> None:
+        """Without gradients, and with nothing captured; what is remembered from step to step stays."""
+        self.forget_gradients()
+        self._capture()
+
+    def forget_gradients(self) -> None:
+        for weight in self.parameters.values():
+            weight.grad = None
+
+    def _update(self) -> None:
+        self.apply()
+        self.zero_gradients()
+
     def _capture(self) -> None:
         """An update is hundreds of small kernels: on a GPU they are captured, and replayed as one."""
-        self.gradient_norm = Replayed(self._norm, self.captured)
+        self.gradient_norm = Replayed(self.norm, self.captured)
         self.update = Replayed(self._update, self.captured)
+
+    # ------------------------------------------------------------ updates that nobody waits for
+
+    @property
+    def can_be_guarded(self) -> bool:
+        """Whether all optimizers leave everything as it is while a tensor `found_inf` is 1, as torch's fused ones do.
+
+        It is how torch's own gradient scaler skips a step without waiting for the GPU.
+        """
+        return all(getattr(optimizer, "_step_supports_amp_scaling", False) for optimizer, _ in self.optimizers)
+
+    def guard(self, failed: Tensor, rates: Tensor) -> None:
+        """From now on nothing moves while `failed` is 1; and optimizer n takes its rate from `rates[n]`."""
+        for (optimizer, _), rate in zip(self.optimizers, rates.unbind(), strict=True):
+            optimizer.found_inf, optimizer.grad_scale = failed, None  # type: ignore[attr-defined]
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    # ------------------------------------------------------------ saving and resuming
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is remembered from step to step, as named tensors: 'exp_avg/decoder.0…'."""
