@@ -3,12 +3,15 @@
     gpt2(model)             GPT2LMHeadModel of `transformers` for a causal language model of GPT-2's shape
     marian(model)           MarianMTModel of `transformers` for a translator of the paper's shape
     ctranslate2_of(model)   the same translator for CTranslate2, as a folder
+    Plain(model)            nn.Transformer of torch for a translator of the demo's shape
 
 Each computes the same numbers up to rounding; what differs is only how. A model of another shape is refused.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from torch.nn import functional as F
 from regard.data.tokenizers import END, PAD, START
 from regard.layers.attention import Attention
 from regard.layers.block import Block
-from regard.layers.positions import Learned, SinusoidalHalves
+from regard.layers.positions import Learned, Sinusoidal, SinusoidalHalves, sinusoidal
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 
@@ -105,6 +108,8 @@ def marian(model: Seq2Seq, dropout: float = 0.0, max_positions: int = 512) -> An
     theirs.model.encoder.embed_tokens.weight.copy_(model.source_embedding.table.weight)
     theirs.model.decoder.embed_tokens.weight.copy_(model.target_embedding.table.weight)
     theirs.lm_head.weight = theirs.model.decoder.embed_tokens.weight
+    if shared:
+        theirs.model.shared.weight = theirs.model.encoder.embed_tokens.weight = theirs.lm_head.weight
     for side, blocks in ((theirs.model.encoder, encoder), (theirs.model.decoder, decoder)):
         for mine, other in zip(blocks, side.layers, strict=True):
             _fill_attention(other.self_attn, mine.mixer)
@@ -168,6 +173,73 @@ def ctranslate2_of(model: Seq2Seq, folder: Path, kind: str = "float32", max_posi
     return folder
 
 
+class Plain(nn.Module):
+    """nn.Transformer with what it lacks, embeddings and positions: pre-norm, ReLU, one table for all."""
+
+    @torch.no_grad()
+    def __init__(self, model: Seq2Seq):
+        super().__init__()
+        encoder, decoder = ([block for block in side if isinstance(block, Block)] for side in _sides(model))
+        block = decoder[0]
+        _must(block.pre_norm, 'model.norm = "pre"')
+        _must(model.to_logits.weight is model.source_embedding.table.weight, 'model.tie_embeddings = "all"')
+        _must(isinstance(model.source_embedding.positions, Sinusoidal), 'model.positions = "sinusoidal"')
+        _must(block.feedforward.activation is F.relu and not block.feedforward.gated, 'model.activation = "relu"')
+        _must(block.dropout.p == 0, "model.dropout = 0, which nn.Transformer has in other places")
+        words, width = model.to_logits.weight.shape
+        self.table = nn.Embedding(words, width)
+        self.table.weight.copy_(model.to_logits.weight)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # pre-norm layers have no nested tensors
+            self.layers = nn.Transformer(
+                width,
+                block.mixer.heads,
+                len(encoder),
+                len(decoder),
+                block.feedforward.expand.out_features,
+                dropout=0.0,
+                batch_first=True,
+                norm_first=True,
+                layer_norm_eps=model.encoder_norm.eps,
+            )
+        self.layers.encoder.norm.load_state_dict(model.encoder_norm.state_dict())
+        self.layers.decoder.norm.load_state_dict(model.decoder_norm.state_dict())
+        for blocks, layers in ((encoder, self.layers.encoder.layers), (decoder, self.layers.decoder.layers)):
+            for mine, other in zip(blocks, layers, strict=True):
+                attention, norms = [(other.self_attn, mine.mixer)], [mine.mixer_norm, mine.feedforward_norm]
+                if mine.cross is not None:
+                    attention.append((other.multihead_attn, mine.cross))
+                    norms.insert(1, mine.cross_norm)
+                for theirs, own in attention:
+                    theirs.in_proj_weight.copy_(own.to_qkv.weight)
+                    theirs.in_proj_bias.copy_(own.to_qkv.bias)
+                    theirs.out_proj.load_state_dict(own.to_out.state_dict())
+                for number, norm in enumerate(norms, start=1):
+                    other.get_submodule(f"norm{number}").load_state_dict(norm.state_dict())
+                other.linear1.load_state_dict(mine.feedforward.expand.state_dict())
+                other.linear2.load_state_dict(mine.feedforward.contract.state_dict())
+        self.register_buffer("code_PD", sinusoidal(torch.arange(512), width), persistent=False)
+        self.to(model.to_logits.weight.device)
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Logits of the next token at every target position: [B, T, W]."""
+        padding_BS = source_BS == PAD
+        causal_TT = nn.Transformer.generate_square_subsequent_mask(target_BT.shape[1], device=target_BT.device)
+        x_BTD = self.layers(
+            self._embed(source_BS),
+            self._embed(target_BT),
+            tgt_mask=causal_TT.isinf(),
+            src_key_padding_mask=padding_BS,
+            memory_key_padding_mask=padding_BS,
+            tgt_is_causal=True,
+        )
+        return F.linear(x_BTD, self.table.weight)
+
+    def _embed(self, tokens_BT: Tensor) -> Tensor:
+        code_PD: Tensor = self.get_buffer("code_PD")
+        return self.table(tokens_BT) * math.sqrt(self.table.embedding_dim) + code_PD[: tokens_BT.shape[1]]
+
+
 def _set_linear(spec: Any, linear: nn.Linear, rows: slice = slice(None)) -> None:
     spec.weight, spec.bias = _array(linear.weight[rows]), _array(linear.bias[rows])
 
@@ -183,8 +255,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 def _translator_blocks(model: Seq2Seq) -> tuple[list[Block], list[Block]]:
     """Of the encoder and of the decoder; refused if they are not those of Marian."""
-    sides = (model.encoder, model.decoder)
-    encoder, decoder = ([block for block in side if isinstance(block, Block)] for side in sides)
+    encoder, decoder = ([block for block in side if isinstance(block, Block)] for side in _sides(model))
     block = decoder[0]
     _must(isinstance(model.source_embedding.positions, SinusoidalHalves), 'model.positions = "sinusoidal-halves"')
     _must(not block.pre_norm, 'model.norm = "post"')
@@ -192,6 +263,10 @@ def _translator_blocks(model: Seq2Seq) -> tuple[list[Block], list[Block]]:
     _must(isinstance(block.mixer, Attention) and isinstance(block.cross, Attention), 'model.mixer = "attention"')
     _must(block.feedforward.activation is F.relu and not block.feedforward.gated, 'model.activation = "relu"')
     return encoder, decoder
+
+
+def _sides(model: Seq2Seq) -> tuple[nn.ModuleList, nn.ModuleList]:
+    return model.encoder, model.decoder
 
 
 def _must(holds: bool, what: str) -> None:

@@ -95,7 +95,7 @@ def with_random_weights(tokenizer: TextTokenizer, tiny: bool, silent: tuple[int,
 
 def trained(options: argparse.Namespace, out: Path, folder: Path, device: torch.device) -> Path:
     """A run of about this many seconds of training; the first few steps tell how many steps that is."""
-    overrides = training_overrides(options, device)
+    overrides = training_overrides(options, folder, device)
     probe = regard.train("transformer-base", *overrides, *length(12), out=folder / "probe", data=options.data)
     records = [json.loads(line) for line in Path(probe, "metrics.jsonl").read_text().splitlines()]
     logged = [(record["step"], record["seconds"]) for record in records if "learning_rate" in record]
@@ -124,12 +124,20 @@ def vocabulary_of(options: argparse.Namespace) -> int:
     return 600 if options.tiny else options.vocabulary
 
 
-def training_overrides(options: argparse.Namespace, device: torch.device) -> list[str]:
-    """Changes to `transformer-base`: Marian's shape, Tatoeba's or the built-in pairs, a short schedule."""
-    data = ["data.sample=english-german", "data.train=[]"] if options.tiny else [f'data.train=["{TRAIN}"]']
-    changes = [*data, "data.valid=[]", "data.test=[]", f"tokenizer.vocabulary={vocabulary_of(options)}"]
-    if not options.tiny:
-        changes.append("data.held_out=0.001")
+def training_data(tiny: bool, folder: Path) -> list[str]:
+    """Settings: Tatoeba's pairs, or a few built-in ones, written to this folder; some are held out."""
+    if not tiny:
+        files, held_out = [str(TRAIN)], 0.0005
+    else:
+        files, held_out = [str(folder.resolve() / "pairs.tsv")], 0.02
+        lines = [f"{source}\t{target}\n" for source, target in english_german.pairs(1_000, seed=1)]
+        Path(files[0]).write_text("".join(lines), encoding="utf-8")
+    return [f"data.train={json.dumps(files)}", "data.valid=[]", "data.test=[]", f"data.held_out={held_out}"]
+
+
+def training_overrides(options: argparse.Namespace, folder: Path, device: torch.device) -> list[str]:
+    """Changes to `transformer-base`: Marian's shape, these pairs, a short schedule."""
+    changes = [*training_data(options.tiny, folder), f"tokenizer.vocabulary={vocabulary_of(options)}"]
     changes += [f"model.{name}={value}" for name, value in base_shape(options.tiny).items()]
     changes += ["training.schedule=cosine", "training.learning_rate=0.0007", "training.average_checkpoints=0"]
     changes += ["training.validate_bleu=false", f"system.device={device.type}"]
