@@ -263,7 +263,7 @@ class Engine:
             event.synchronize()
         report = report_BX.numpy()
         # A slot may have been left, or been given to another text, since the step began.
-        here = [text if text is self.texts[slot] else None for slot, text in enumerate(texts)]
+        here = [text if text is now else None for text, now in zip(texts, self.texts, strict=True)]
         done = [slot for slot in np.flatnonzero(report[:, 0] == 0).tolist() if here[slot] is not None]
         for slot in done:
             self.leave(slot)
