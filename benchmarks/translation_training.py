@@ -95,13 +95,14 @@ class Padded:
     def targets(self) -> int:
         return int((self.labels_BT != PAD).sum())
 
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.source_BS, self.target_BT, self.labels_BT
+
     def to(self, device: torch.device) -> Padded:
-        return Padded(
-            *(each.to(device, non_blocking=True) for each in (self.source_BS, self.target_BT, self.labels_BT))
-        )
+        return Padded(*(each.to(device, non_blocking=True) for each in self.tensors()))
 
     def pinned(self) -> Padded:
-        return Padded(self.source_BS.pin_memory(), self.target_BT.pin_memory(), self.labels_BT.pin_memory())
+        return Padded(*(each.pin_memory() for each in self.tensors()))
 
 
 def sorted_batches(pairs: TokenisedPairs, targets: int, most: int, longest: int) -> list[Padded]:
