@@ -27,6 +27,8 @@ import torch
 
 import regard
 from measured import device_named, machine, table
+from regard.data.tokenizers import END, PAD, START
+from regard.decoding.engines import Engines
 from regard.decoding.generate import generate
 from regard.decoding.translate import Translator
 from regard.models.causal import Causal
@@ -45,13 +47,12 @@ def translated(translator: Translator, sentences: Sequence[str]) -> list[Answer]
 
 
 def continued(
-    model: Causal, prompts: Sequence[list[int]], settings: GenerationSettings, device: torch.device, first: int = 0
+    engines: Engines, prompts: Sequence[list[int]], settings: GenerationSettings, first: int = 0
 ) -> list[Answer]:
     """The tokens written after each prompt, with their probabilities to the last bit."""
     written: list[list[tuple[str, str]]] = [[] for _ in prompts]
-    for each in generate(
-        model, prompts, settings, context=CONTEXT, end=2, never=(0, 1), first_row=first, device=device
-    ):
+    how: dict[str, Any] = {"context": CONTEXT, "end": END, "never": (PAD, START), "first_row": first}
+    for each in generate(engines.source, prompts, settings, engines=engines, **how):
         written[each.row].append((str(each.token), each.probability.hex()))
     return [((" ".join(token for token, _ in text), " ".join(bits for _, bits in text)),) for text in written]
 
@@ -115,25 +116,27 @@ def of_translator(name: str, translator: Translator, sentences: list[str], optio
         pieces = (list(range(start, min(start + size, most))) for start in range(0, most, size))
         found.append(ask(f"{name}, {'one at a time' if size == 1 else f'{size} at a time'}", first, pieces, answer))
     by_length = sorted(range(count), key=lambda place: len(sentences[place]))
-    among = iter([[place, *by_length[-20:], *by_length[:20]] for place in range(0, count, max(1, count // 20))])
+    among = iter(
+        [[place, *by_length[-20:], *by_length[:20]] for place in range(0, count, -(-count // options.shuffles))]
+    )
     return [*found, ask(f"{name}, among the longest and shortest", first, among, answer)]
 
 
-def of_language_model(model: Causal, options: argparse.Namespace, device: torch.device) -> list[Tally]:
-    chance, words = random.Random(1), model.to_logits.out_features
+def of_language_model(engines: Engines, options: argparse.Namespace) -> list[Tally]:
+    chance, words = random.Random(1), engines.source.to_logits.out_features
     prompts = [[chance.randrange(3, words) for _ in range(chance.randint(1, 40))] for _ in range(options.prompts)]
     greedy = GenerationSettings(max_tokens=options.tokens, temperature=0.0)
     drawn = GenerationSettings(max_tokens=options.tokens, temperature=1.0, top_k=40)
-    first = continued(model, prompts, greedy, device)
+    first = continued(engines, prompts, greedy)
 
     def answer(places: list[int]) -> list[Answer]:
-        return continued(model, [prompts[place] for place in places], greedy, device)
+        return continued(engines, [prompts[place] for place in places], greedy)
 
     found = [ask(f"greedy texts, {options.shuffles} shuffles", first, shuffles(len(prompts), options.shuffles), answer)]
-    sampled = continued(model, prompts, drawn, device)
+    sampled = continued(engines, prompts, drawn)
 
     def piece(places: list[int]) -> list[Answer]:
-        return continued(model, [prompts[place] for place in places], drawn, device, first=places[0])
+        return continued(engines, [prompts[place] for place in places], drawn, first=places[0])
 
     for size in PIECES:
         pieces = (list(range(start, min(start + size, len(prompts)))) for start in range(0, len(prompts), size))
@@ -170,7 +173,7 @@ def main() -> None:
     precision = torch.bfloat16 if half else torch.float32
     with tempfile.TemporaryDirectory() as temporary:
         measured = subject(options, Path(temporary), device)
-        model = measured.model.to(precision)
+        engines = Engines(measured.model, device, precision)
     sentences = [source for source, _ in pairs_to_translate(options, options.sentences)]
     tallies = []
     head = ["what", "asked again", "other texts", "other scores", "other in any hypothesis", "seconds"]
@@ -178,11 +181,11 @@ def main() -> None:
     for beam in (options.beam, 1):
         # Random weights do not end: their translations are kept short.
         limit = {"max_ratio": 0.25} if measured.weights == RANDOM else {}
-        translator = measured.translator(model, BeamSettings(beam=beam, **limit))
+        translator = measured.translator(engines, BeamSettings(beam=beam, **limit))
         tallies += of_translator(f"beam {beam}" if beam > 1 else "greedy", translator, sentences, options)
     loaded = regard.load(options.language, device=str(device)).model if options.language else None
-    language = (loaded or random_language_model(options.tiny)).to(device, precision)
-    tallies += of_language_model(language, options, device)
+    language = (loaded or random_language_model(options.tiny)).to(device)
+    tallies += of_language_model(Engines(language, device, precision), options)
     print("once more, all together:")
     table(head, [tally.row for tally in tallies])
     differ = sum(tally.anything for tally in tallies)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import regard
-from measured import best, device_named, in_turn, left_out, machine, ratio, shown, table
+from measured import best, device_named, exact_float32, in_turn, left_out, machine, ratio, shown, table
 from peers import gpt2
 from regard.decoding.engines import Engines
 from regard.decoding.generate import generate
@@ -123,7 +123,7 @@ def main() -> None:
     prompts = torch.randint(3, words, (max(sizes), options.prompt), device=device)
     apart = None
     if peer is not None:
-        with torch.inference_mode():
+        with torch.inference_mode(), exact_float32():
             rows = prompts[:4]
             apart = float((model(rows) - peer(rows).logits).abs().max())
         print(f"logits of the prompts in float32: at most {apart:.2g} apart")

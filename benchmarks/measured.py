@@ -5,10 +5,11 @@ A ratio is of two contenders in the same round; its median and its lowest and hi
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -75,6 +76,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def shown(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+@contextlib.contextmanager
+def exact_float32() -> Iterator[None]:
+    """Products in float32 as such, for comparing outputs: Regard lets a GPU round their factors."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def device_named(name: str) -> torch.device:

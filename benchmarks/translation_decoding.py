@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from measured import best, device_named, in_turn, left_out, machine, ratio, shown, table
+from measured import best, device_named, exact_float32, in_turn, left_out, machine, ratio, shown, table
 from peers import ctranslate2_of, marian
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.engines import Engines
@@ -129,6 +129,7 @@ class Arena:
     speeds: dict[str, Any] = field(default_factory=dict)
     ratios: dict[str, Any] = field(default_factory=dict)
 
+    @exact_float32()
     def prepare(self, sentences: list[str], settings: BeamSettings) -> dict[str, Any]:
         """Make every form of the translator; how far their results in float32 are apart."""
         model, apart = self.subject.model, {}

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from measured import best, device_named, left_out, machine, ratio, shown, table
+from measured import best, device_named, exact_float32, left_out, machine, ratio, shown, table
 from peers import Plain, marian
 from regard.data.batch import DataState
 from regard.data.cache import cache_folder
@@ -95,13 +95,14 @@ class Padded:
     def targets(self) -> int:
         return int((self.labels_BT != PAD).sum())
 
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.source_BS, self.target_BT, self.labels_BT
+
     def to(self, device: torch.device) -> Padded:
-        return Padded(
-            *(each.to(device, non_blocking=True) for each in (self.source_BS, self.target_BT, self.labels_BT))
-        )
+        return Padded(*(each.to(device, non_blocking=True) for each in self.tensors()))
 
     def pinned(self) -> Padded:
-        return Padded(self.source_BS.pin_memory(), self.target_BT.pin_memory(), self.labels_BT.pin_memory())
+        return Padded(*(each.pin_memory() for each in self.tensors()))
 
 
 def sorted_batches(pairs: TokenisedPairs, targets: int, most: int, longest: int) -> list[Padded]:
@@ -185,6 +186,7 @@ def sentences_of(batch: PairBatch) -> Iterator[tuple[list[int], list[int]]]:
             yield source[source_segment == number][:-1].tolist(), label[segment == number][:-1].tolist()
 
 
+@exact_float32()
 @torch.no_grad()
 def losses(task: Any, peer: Peer, batch: PairBatch, device: torch.device) -> tuple[float, float]:
     """Per target: Regard's of the packed batch, and the peer's of the same sentences padded."""

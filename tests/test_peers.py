@@ -20,6 +20,7 @@ from regard.data.pair_batches import PairStream, Rectangle
 from regard.data.ragged import Ragged
 from regard.data.tokenised import TokenisedPairs
 from regard.data.tokenizers import END, PAD, START
+from regard.decoding.engines import Engines
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 from regard.settings import BeamSettings, CausalModel, TranslationModel
@@ -95,13 +96,14 @@ def test_ctranslate2_with_our_weights_translates_as_we_do_and_leaves_the_weights
     tokenizer, sentences = made_up(300, 5, 6)
     subject = with_random_weights(tokenizer, True, (PAD, START, END), CPU)
     settings = BeamSettings(beam=3, length_penalty=0.0, max_ratio=0.1)
-    expected = ours(subject.translator(subject.model, settings), sentences)
+    engines = Engines(subject.model, CPU)
+    expected = ours(subject.translator(engines, settings), sentences)
     for kind in ("float32", "int8"):
         folder = peers.ctranslate2_of(subject.model, tmp_path / kind, kind)
         engine = ctranslate2.Translator(str(folder), device="cpu", compute_type=kind)
         found = ctranslate2s(engine, subject, sentences, 4, settings)
         assert kind != "float32" or found == expected
-    assert ours(subject.translator(subject.model, settings), sentences) == expected
+    assert ours(subject.translator(engines, settings), sentences) == expected
 
 
 @pytest.mark.parametrize("changes", [{"norm": "pre"}, {"positions": "sinusoidal"}, {"activation": "gelu"}])
