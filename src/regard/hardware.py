@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import platform
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from regard.errors import RegardError
 from regard.settings import SystemSettings
 from regard.version import __version__
 
-STEPS_WORTH_COMPILING = 1000
+COMPILING = 20.0  # seconds that it takes to compile a block for the first time
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -33,8 +36,8 @@ class Hardware:
     cuda_was_in_use: bool = False  # too early for that
 
     @classmethod
-    def choose(cls, settings: SystemSettings, steps: int = 0) -> Hardware:
-        """What to run on; `steps` is how long a training would run compiled, to tell whether that pays."""
+    def choose(cls, settings: SystemSettings, saved_by_compiling: float = 0.0) -> Hardware:
+        """What to run on; `saved_by_compiling`: seconds, on a GPU, to tell whether that pays."""
         # With this, the sums of cuBLAS do not depend on what else is running. It is read when CUDA is first used.
         too_late = settings.deterministic and WORKSPACE not in os.environ and torch.cuda.is_initialized()
         if settings.deterministic:
@@ -55,7 +58,7 @@ class Hardware:
             torch.set_num_threads(settings.threads)
         half = settings.precision == "bfloat16" or (settings.precision == "auto" and device.type == "cuda")
         # On a CPU, compiling takes longer than it saves in a short run, and needs a C++ compiler.
-        pays = device.type == "cuda" and steps >= STEPS_WORTH_COMPILING
+        pays = device.type == "cuda" and saved_by_compiling > COMPILING
         return cls(
             device=device,
             precision=torch.bfloat16 if half else torch.float32,
@@ -68,6 +71,12 @@ class Hardware:
         if self.precision == torch.float32:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.precision)
+
+    @property
+    def cudnn_attention(self) -> bool:
+        """Whether cuDNN's attention is the fastest in training: only on Hopper, and never the same bytes every time."""
+        hopper = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device)[0] == 9
+        return hopper and not self.deterministic
 
     @contextlib.contextmanager
     def reproducible(self) -> Iterator[None]:
@@ -184,8 +193,35 @@ def mix_seeds(*numbers: int) -> int:
 
 
 def seed_everything(*numbers: int) -> None:
-    """Reseed torch, on all devices, from several integers."""
-    torch.manual_seed(mix_seeds(*numbers))
+    """Reseed torch, on all devices, from several integers.
+
+    The same as `torch.manual_seed`, which takes ten times as long: it also prepares devices that are not in use.
+    """
+    seed = mix_seeds(*numbers)
+    if _cuda_may_be_used() and not torch.cuda.is_initialized():
+        torch.manual_seed(seed)  # remembered until then
+        return
+    for generator in (torch.default_generator, *torch.cuda.default_generators):
+        generator.manual_seed(seed)
+
+
+@cache
+def _cuda_may_be_used() -> bool:
+    return torch.cuda.is_available()
+
+
+def keep_freed_memory() -> None:
+    """On a CPU: let this process keep the memory of freed tensors for the next ones, instead of giving it back.
+
+    A training frees and makes the same tensors at every step. Memory that is given back to the kernel comes again page
+    by page, each filled with zeros first: a fifth of the time of a step of a small model.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(TRIM_THRESHOLD, 2**31 - 1)  # bytes free at the end of the heap that are given back
+        # Tensors from this size on have memory of their own, which is always given back. Older versions take no more
+        # than 32 MiB.
+        any(mallopt(MMAP_THRESHOLD, size) for size in (1 << 30, 1 << 25))
 
 
 def peak_memory(device: torch.device) -> int:

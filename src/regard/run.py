@@ -225,7 +225,7 @@ def _train_task(task: Task[Any]) -> dict[str, Any]:
     from regard.hardware import Hardware
 
     settings = task.settings
-    task.hardware = Hardware.choose(settings.system, settings.training.steps if settings.worth_compiling else 0)
+    task.hardware = Hardware.choose(settings.system, settings.saved_by_compiling)
     console.say(f"Training '{settings.recipe}' on {task.hardware.describe()}.")
     with task.hardware.reproducible():
         return _train_on_hardware(task)
@@ -234,12 +234,14 @@ def _train_task(task: Task[Any]) -> dict[str, Any]:
 def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
     """The same, where it is known what it runs on."""
     from regard.hardware import seed_everything
+    from regard.training.compiling import compiler_ahead
     from regard.training.loop import Trainer
 
     settings, folder = task.settings, task.folder
     for remark in settings.remarks():
         console.warn(remark)
-    task.prepare()
+    with compiler_ahead(task.hardware.compile):
+        task.prepare()
     check_room_to_train(task)
     seed_everything(settings.seed)
     task.model = task.build()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from corpora import (
     equal,
@@ -231,6 +232,21 @@ def test_the_state_is_three_integers_that_grow(case):
 def test_batches_have_few_shapes(case):
     shapes = {tuple(tuple(tensor.shape) for tensor in batch.tensors()) for batch, _ in first(case, 70)}
     assert len(shapes) <= case.shapes
+
+
+@with_synthetic
+def test_a_batch_in_one_piece_of_memory_is_the_same_batch(case):
+    batch, _ = first(case, 1)[0]
+    together = batch.in_one_piece()
+    elsewhere = together.to(torch.device("cpu"))
+    assert equal(together, batch) and equal(elsewhere, batch)
+    assert {tensor.untyped_storage().data_ptr() for tensor in together.tensors()} == {together.piece.data_ptr()}
+    # Copied as one, as into the memory of a graph.
+    other = together.in_one_piece()
+    other.piece.zero_()
+    other.piece.copy_(together.piece)
+    assert equal(other, batch)
+    assert batch.piece is None and together.targets == batch.targets
 
 
 @pytest.mark.parametrize("case", [case for case in CASES.values() if case.rows_alone])

@@ -5,7 +5,10 @@ import itertools
 import pytest
 import torch
 
-from regard.decoding.beam import beam_search, penalty
+from regard.decoding.beam import Beams, penalty
+from regard.decoding.engine import Engine
+from regard.decoding.hypothesis import Request
+from regard.decoding.translate import _searched
 
 START, END, WORDS = 1, 2, 6
 
@@ -29,22 +32,42 @@ class Before:
     def __init__(self, rows: int):
         self.before = torch.zeros(rows, dtype=torch.long)
 
-    def select(self, rows_N, sentences_B=None):
-        self.before = self.before[rows_N]
+
+class TableRows:
+    """Rows that may be entered at any time, as the engine wants them."""
+
+    waves = False
+
+    def __init__(self, model: Table, slots: int, beams: int):
+        self.model, self.slots, self.beams, self.state = model, slots, beams, Before(slots * beams)
+
+    def together(self, request):
+        return 0, 1
+
+    def enter(self, slots, requests):
+        self.state.before.view(self.slots, self.beams)[slots] = 0
+        return requests
+
+    def step(self, tokens_N):
+        return self.model.step(tokens_N.clone(), self.state)  # they are changed in place
+
+    def advance(self, open_B, from_BK):
+        if from_BK is not None:
+            self.state.before = self.state.before.view(self.slots, self.beams).gather(1, from_BK).flatten()
+
+    def reach(self, occupied_B):
+        pass
 
 
-def search(model, beams, sentences=1, longest=4, alpha=0.6, prefixes=None):
-    return beam_search(
-        model,
-        Before(sentences * beams),
-        beams=beams,
-        max_lengths=[longest] * sentences,
-        start=START,
-        end=END,
-        never=(0, START),
-        length_penalty=alpha,
-        prefixes=prefixes,
-    )
+def search(model, beams, sentences=1, longest=4, alpha=0.6, prefixes=None, slots=0):
+    slots = slots or sentences
+    prefixes = prefixes or [[]] * sentences
+    lengths = longest if isinstance(longest, list) else [longest] * sentences
+    asked = [Request(n, [], START, lengths[n], prefixes[n]) for n in range(sentences)]
+    beamed = Beams(slots, beams, max(lengths), end=END, never=(0, START), forces=any(prefixes))
+    engine = Engine(TableRows(model, slots, beams), beamed, slots, torch.device("cpu"))
+    found = dict(_searched(engine, asked, alpha, 0, lambda done: None))
+    return [found[number] for number in range(sentences)]
 
 
 def log_probability(model, tokens):

@@ -15,12 +15,13 @@ WORDS, CONTEXT, END = 30, 64, 2
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14], [15, 16]]
 
 
-@pytest.fixture(scope="module", params=["learned", "rotary"])
+@pytest.fixture(scope="module", params=["learned", "rotary", "local", "gru"])
 def model(request) -> Causal:
     torch.manual_seed(17)
+    part = {"positions": request.param} if request.param in ("learned", "rotary") else {"mixer": request.param}
     shape = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre"}
     # Untied, and with large weights: a random model that repeats itself little.
-    settings = CausalModel(**shape, positions=request.param, max_positions=CONTEXT, tie_embeddings="none")
+    settings = CausalModel(**shape, **part, max_positions=CONTEXT, tie_embeddings="none")
     found = Causal(settings, WORDS).eval()
     with torch.no_grad():
         for parameter in found.parameters():

@@ -117,21 +117,6 @@ def test_steps_of_every_family_equal_the_whole_pass(family):
 
 
 @every_family
-def test_a_state_that_drops_a_sentence_continues_with_the_others(family):
-    model = make(**family)
-    source, target = torch.randint(3, WORDS, (3, 6)), torch.randint(3, WORDS, (3, 5))
-    segments = torch.ones_like(source)
-    state = model.start(source, segments, beams=1, max_length=5)
-    for t in range(2):
-        model.step(target[:, t], state)
-    state.select(torch.tensor([2, 0]), torch.tensor([2, 0]))
-    steps = torch.stack([model.step(target[[2, 0], t], state) for t in range(2, 5)], dim=1)
-    places = torch.arange(6).expand(3, 6)
-    whole = model(source, segments, places, target, torch.ones_like(target), places[:, :5])
-    torch.testing.assert_close(steps, whole[[2, 0], 2:], atol=1e-4, rtol=0)
-
-
-@every_family
 def test_the_source_reaches_every_target_position(family):
     model = make(**family)
     source, target = torch.randint(3, WORDS, (1, 6)), torch.randint(3, WORDS, (1, 5))

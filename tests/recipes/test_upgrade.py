@@ -30,9 +30,9 @@ OLD = {
         "muon_momentum": ("muon", "momentum", 0.95),
     },
 }
-SINCE = {"model": ["norm_epsilon", "narrow"]}  # what came later
+SINCE = {"model": ["norm_epsilon", "narrow"], "decoding": ["slots"]}  # what came later
 WITHOUT_EFFECT: dict[str, dict[str, dict[str, Any]]] = {
-    "translate": {"model": {"logit_cap": 0.0}},
+    "translate": {"model": {"logit_cap": 0.0}, "decoding": {"batch_tokens": 4096}},
     "masked": {"model": {"logit_cap": 0.0}},
     "language": {"decoding": {"batch_tokens": 4096}},
     "pixels": {"decoding": {"batch_tokens": 4096}},
@@ -167,6 +167,7 @@ def test_a_value_that_the_new_name_does_not_take_is_refused_under_the_new_name()
     ("recipe", "setting"),
     [
         ("demo", "model.logit_cap=5.0"),
+        ("demo", "decoding.batch_tokens=99"),
         ("shakespeare-cpu", "decoding.batch_tokens=99"),
         ("trec", "model.tie_embeddings=none"),
         ("trec", "decoding.batch_tokens=99"),
@@ -181,7 +182,7 @@ def test_a_setting_that_never_had_an_effect_is_left_out_and_that_is_said(recipe,
 
 def test_where_a_setting_has_an_effect_it_stays(said):
     assert resolve("shakespeare-cpu", ["model.logit_cap=5.0"]).model.logit_cap == 5
-    assert resolve("demo", ["decoding.batch_tokens=99"]).decoding.batch_tokens == 99
+    assert resolve("demo", ["decoding.slots=99"]).decoding.slots == 99
     assert said == []
 
 

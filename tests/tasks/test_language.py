@@ -12,6 +12,7 @@ import regard
 from regard import registry
 from regard.data.batch import DataState
 from regard.data.tokenizers import END, PAD, START
+from regard.decoding import engines
 from regard.errors import RegardError, UsageError
 from regard.tasks import language as language_module
 from tiny import TINY_TEXT
@@ -59,7 +60,7 @@ def test_prompts_of_different_length_are_continued_as_if_alone(language):
 
 def test_more_texts_than_are_written_side_by_side_are_the_same_as_few(language, monkeypatch):
     many = language.generate("The ", samples=5, temperature=1.0, max_tokens=15)
-    monkeypatch.setattr(language_module, "ROWS_AT_ONCE", 2)
+    monkeypatch.setitem(engines.ROWS, "cpu", 2)
     assert language.generate("The ", samples=5, temperature=1.0, max_tokens=15) == many
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.hardware import Hardware
 from regard.settings import SystemSettings
+from regard.training import measure as measuring
 from regard.training.measure import Measured, measure
 
 CPU = Hardware.choose(SystemSettings(device="cpu"))
@@ -92,3 +93,18 @@ def test_one_row_that_does_not_fit_is_not_tried_again():
 
     with pytest.raises(torch.OutOfMemoryError):
         measure(nn.Identity(), [Splittable(*vars(rows((2, 3), 0, 1)).values())], full, CPU)
+
+
+def test_logits_are_taken_to_float32_some_at_a_time(monkeypatch):
+    batch = rows((5, 3), 0, 1)
+    at_once, sizes, whole = measuring.cross_entropy, [], measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
+
+    def watched(logits: Tensor, labels: Tensor, ignore: int) -> Tensor:
+        sizes.append(logits.numel())
+        return at_once(logits, labels, ignore=ignore)
+
+    monkeypatch.setattr(measuring, "cross_entropy", watched)
+    monkeypatch.setattr(measuring, "AT_A_TIME", 9)
+    in_parts = measure(nn.Identity(), [batch], lambda one: one.logits, CPU)
+    assert sizes == [8] * 7 + [4]
+    assert in_parts.total == pytest.approx(whole.total, rel=1e-6)

@@ -104,6 +104,7 @@ def _translate_lines(
                     seed=seed,
                     first_row=with_text,
                     split=split,
+                    best=best,
                     noticed=lambda line, tokens, before=lines: long.notice(before + line + 1, tokens),
                 )
                 for line, hypotheses in zip(chunk, results, strict=True):

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from regard.data.tokenizers import PAD
 
+ALIGNED = 256  # bytes: as torch aligns what it allocates
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -25,10 +27,33 @@ class Batch:
         return [getattr(self, field.name) for field in fields(self)]
 
     def to(self, device: torch.device) -> Self:
+        if self.piece is not None:
+            return self._over(self.piece.to(device, non_blocking=True))
         return type(self)(*(tensor.to(device, non_blocking=True) for tensor in self.tensors()))
 
-    def pin_memory(self) -> Self:
-        return type(self)(*(tensor.pin_memory() for tensor in self.tensors()))
+    @cached_property
+    def piece(self) -> Tensor | None:
+        """The bytes of all tensors, where they lie in one piece of memory: to be copied at once."""
+        return None
+
+    def in_one_piece(self, pinned: bool = False) -> Self:
+        """The same tensors in one piece of memory; `pinned`: from where a GPU copies by itself."""
+        tensors = self.tensors()
+        piece = torch.empty(sum(map(_room, tensors)), dtype=torch.uint8, pin_memory=pinned)
+        batch = self._over(piece)
+        for there, tensor in zip(batch.tensors(), tensors, strict=True):
+            there.copy_(tensor)
+        return batch
+
+    def _over(self, piece: Tensor) -> Self:
+        """Tensors like these, made of the bytes of this memory."""
+        views, start = [], 0
+        for tensor in self.tensors():
+            views.append(piece[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape))
+            start += _room(tensor)
+        batch = type(self)(*views)
+        batch.__dict__["piece"] = piece
+        return batch
 
     def split(self, pieces: int) -> list[Self]:
         """The same rows as several smaller batches."""
@@ -46,6 +71,11 @@ class Batch:
     def targets(self) -> int:
         """How many labels are to be predicted."""
         return int((self.labels != self.nothing).sum())
+
+
+def _room(tensor: Tensor) -> int:
+    """The bytes that a tensor takes, up to where the next may begin."""
+    return -(-tensor.nbytes // ALIGNED) * ALIGNED
 
 
 @dataclass(frozen=True)

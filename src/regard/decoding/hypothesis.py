@@ -1,10 +1,14 @@
-"""What decoding returns, and what it needs of a model."""
+"""What is asked of decoding, and what it returns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -17,13 +21,23 @@ class Hypothesis:
     score: float  # log-probability after the length penalty
 
 
-class State(Protocol):
-    """A model's memory while decoding."""
+@dataclass(eq=False)
+class Request:
+    """A text to be written."""
 
-    def select(self, rows_N: Tensor, sentences_B: Tensor | None = None) -> None: ...
+    number: int  # among those that are asked for
+    reads: list[int]  # what comes before: a source sentence, or the beginning of the text itself
+    first: int  # the first token that is fed
+    limit: int  # most tokens written
+    forced: list[int] = field(default_factory=list)  # tokens that must come first
+    uniform: NDArray[np.float32] | None = None  # what its tokens are drawn with
+    seen: Iterable[int] = ()  # what counts as written already, besides `reads` and `first`
+    skipped: int = 0  # the first tokens that come out are no news, but belong to its beginning
 
 
-class Stepper(Protocol):
-    """One token further for each of N hypotheses: logits [N, W]."""
-
-    def step(self, tokens_N: Tensor, state: Any) -> Tensor: ...
+def upload(numbers: Any, device: torch.device | None) -> Tensor:
+    """Numbers on the device, without waiting for what it is doing."""
+    tensor = torch.from_numpy(np.asarray(numbers))
+    if device is None or device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

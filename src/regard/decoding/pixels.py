@@ -1,11 +1,11 @@
-"""Draw images pixel by pixel: every row is at the same pixel, so there is nothing to wait for.
+"""Draw images pixel by pixel.
 
     p(image) = ∏_t p(pixel_t | the pixels before it)
 
 Each image draws from its own stream of random numbers, made from (seed, its number): it does not depend on which
 others are drawn beside it.
 
-Shapes: N images · P pixels that are given · T pixels of an image · W tokens: the colours, and <start>
+Shapes: N images · P pixels that are given · T pixels of an image
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from regard.decoding.sampling import draw, truncate
+from regard.decoding.engine import Engine
+from regard.decoding.engines import Engines
+from regard.decoding.hypothesis import Request
+from regard.decoding.sampling import PROBABILITY, TOKEN, Draws
 from regard.models.causal import Causal
 from regard.settings import SamplingSettings
 
@@ -30,7 +32,6 @@ class SampledPixels:
     log_p_NT: NDArray[np.float32]
 
 
-@torch.inference_mode()
 def draw_pixels(
     model: Causal,
     given_NP: NDArray[np.int64],
@@ -41,31 +42,34 @@ def draw_pixels(
     seed: int = 1,
     first: int = 0,
     device: torch.device | None = None,
+    engines: Engines | None = None,
 ) -> SampledPixels:
     """Continue the pixels given, which may be none, to images of `length`; `first` is the number of the first."""
+    engines = engines or Engines(model, device)
+    engines.ready()
     count, given = given_NP.shape
-    numbers = range(first, first + count)
-    uniform_NT = np.stack([np.random.default_rng([seed, number]).random(length, np.float32) for number in numbers])
-    if settings.temperature == 0:
-        uniform_NT = np.zeros_like(uniform_NT)  # the first, which is the likeliest
-    uniform_TN = torch.from_numpy(uniform_NT.T.copy()).to(device)
-    codes_NT = torch.full((count, length), start, device=device)
-    codes_NT[:, :given] = torch.from_numpy(given_NP)
-    log_p_NT = torch.zeros(count, length, device=device)
-    state = model.start(count, length)
-    starts_N1 = torch.full((count, 1), start, device=device)
-    logits_NW = model.prefill(torch.cat([starts_N1, codes_NT[:, :given]], dim=1), state)
-    for t in range(given, length):
-        codes_NT[:, t], p_N = _draw(logits_NW, settings, start, uniform_TN[t])
-        log_p_NT[:, t] = p_N.log()
-        if t + 1 < length:
-            logits_NW = model.step(codes_NT[:, t], state)
-    return SampledPixels(codes_NT.cpu().numpy(), log_p_NT.cpu().numpy())
+    codes_NT = np.zeros((count, length), np.int64)
+    codes_NT[:, :given] = given_NP
+    p_NT = np.ones((count, length), np.float32)
+    slots = engines.slots(count, 1, length)
+    words = engines.source.to_logits.weight.shape[0]
 
+    def make() -> Engine:
+        # Every token is a colour, but <start>.
+        search = Draws(slots, length, words, settings, never=[start], device=engines.device)
+        return Engine(engines.rows(slots, 1, length, length), search, slots, engines.device)
 
-def _draw(logits_NW: Tensor, settings: SamplingSettings, start: int, uniform_N: Tensor) -> tuple[Tensor, Tensor]:
-    """A colour for each image, never <start>; and its probability."""
-    logits_NW = logits_NW.float()
-    logits_NW[:, start] = -torch.inf
-    # At temperature 0 the likeliest is taken, whatever is cut off behind it.
-    return draw(*truncate(logits_NW, settings.temperature or 1.0, settings.top_k, settings.top_p), uniform_N)
+    def request(image: int) -> Request:
+        uniform = np.random.default_rng([seed, first + image]).random(length, np.float32)[given:]
+        reads = [start, *given_NP[image].tolist()]
+        return Request(image, reads[:-1], reads[-1], length - given, uniform=uniform)
+
+    next_N = np.full(count, given)
+    engine = engines.get(("pixels", settings, length, start, slots), make)
+    for step in engine.run(request(image) for image in range(count)):
+        slots_X = [slot for slot, text in enumerate(step.texts) if text is not None]
+        images = np.array([text.number for text in step.texts if text is not None], np.int64)
+        codes_NT[images, next_N[images]] = step.report_BX[slots_X, TOKEN]
+        p_NT[images, next_N[images]] = step.report_BX[slots_X, PROBABILITY]
+        next_N[images] += 1
+    return SampledPixels(codes_NT, np.log(p_NT))

@@ -3,35 +3,41 @@
     p_i ∝ exp(logit_i / temperature)     over the k likeliest, or the likeliest that sum to p, or those with at
                                          least a share of the likeliest one's probability
 
-Each row draws from its own stream of random numbers, made from (seed, row); so a text does not depend on
-which others are decoded beside it.
+Each text draws with its own random numbers, made from (seed, its number); so it does not depend on which others are
+written beside it. At temperature 0 the likeliest token is taken.
 
-Shapes: N rows · W words in the vocabulary
+Shapes: B slots, one text each · N rows · W words in the vocabulary · L most tokens written
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, State, Stepper
-from regard.hardware import mix_seeds
+from regard.decoding.beam import largest
+from regard.decoding.hypothesis import Request, upload
+from regard.layers.slots import slot_kernel
+from regard.settings import SamplingSettings
+
+OPEN, TOKEN, PROBABILITY, CANDIDATES = 0, 1, 2, 3  # columns of a report
 
 
 def truncate(
     logits_NW: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Probabilities, largest first, and the tokens they belong to; what is cut off has probability 0."""
-    ordered_NW, tokens_NW = logits_NW.float().sort(dim=-1, descending=True, stable=True)
+    if 0 < top_k <= logits_NW.shape[-1]:
+        ordered_NW, tokens_NW = largest(logits_NW, top_k)
+    else:
+        ordered_NW, tokens_NW = logits_NW.sort(dim=-1, descending=True, stable=True)
+    ordered_NW = ordered_NW.float()
     # The largest is taken off first: divided by a tiny temperature it would overflow.
     p_NW = ((ordered_NW - ordered_NW[:, :1]) / temperature).softmax(-1)
-    if top_k:
-        p_NW[:, top_k:] = 0.0
     if top_p < 1.0:
         # A token stays if those before it do not yet sum to p; the first always stays.
-        p_NW = p_NW / p_NW.sum(-1, keepdim=True)
         p_NW = p_NW * (p_NW.cumsum(-1) - p_NW < top_p)
     if min_p > 0.0:
         p_NW = p_NW * (p_NW >= min_p * p_NW[:, :1])
@@ -47,52 +53,95 @@ def draw(p_NW: Tensor, tokens_NW: Tensor, uniform_N: Tensor) -> tuple[Tensor, Te
     return tokens_NW.gather(1, rank_N1)[:, 0], p_NW.gather(1, rank_N1)[:, 0]
 
 
-@torch.inference_mode()
-def sample(
-    model: Stepper,
-    state: State,
-    *,
-    max_lengths: Sequence[int],
-    start: int,
-    end: int,
-    temperature: float,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 1,
-    rows: Sequence[int] | None = None,
-    never: Sequence[int] = (),
-    prefixes: Sequence[Sequence[int]] | None = None,
-    device: torch.device | None = None,
-) -> list[list[Hypothesis]]:
-    """One drawn output for each row. `rows` number the rows for the seed, wherever they stand here."""
-    count = len(max_lengths)
-    prefixes = prefixes or [()] * count
-    rows = rows if rows is not None else range(count)
-    generators = [torch.Generator().manual_seed(mix_seeds(seed, row)) for row in rows]
-    uniform_NL = torch.stack([torch.rand(max(max_lengths), generator=g) for g in generators]).to(device)
-    tokens: list[list[int]] = [[] for _ in range(count)]
-    log_probability = [0.0] * count
-    active = list(range(count))
-    last_N = torch.full((count,), start, device=device)
-    for t in range(max(max_lengths)):
-        logits_NW = model.step(last_N, state)
-        logits_NW[:, list(never)] = -torch.inf
-        chosen_N, p_N = draw(*truncate(logits_NW, temperature, top_k, top_p), uniform_NL[active, t])
-        chosen, p = chosen_N.tolist(), p_N.log().tolist()
-        open_rows = []
-        for index, row in enumerate(active):
-            if t < len(prefixes[row]):
-                chosen[index], p[index] = prefixes[row][t], 0.0
-            log_probability[row] += p[index]
-            if chosen[index] != end:
-                tokens[row].append(chosen[index])
-                if t + 1 < max_lengths[row]:
-                    open_rows.append(index)
-        if not open_rows:
-            break
-        last_N = torch.tensor(chosen, device=device)
-        if len(open_rows) < len(active):
-            open_N = torch.tensor(open_rows, device=device)
-            last_N, active = last_N[open_N], [active[index] for index in open_rows]
-            state.select(open_N, open_N)
-    return [[Hypothesis(row, p, p)] for row, p in zip(tokens, log_probability, strict=True)]
+class Draws:
+    """The next token of every slot, in memory that is allocated once."""
+
+    beams = 1
+
+    def __init__(
+        self,
+        slots: int,
+        length: int,
+        words: int,
+        settings: SamplingSettings,
+        *,
+        end: int = -1,
+        never: Sequence[int] = (),
+        top: int = 0,
+        device: torch.device | None = None,
+    ):
+        """`length`: most tokens written. `top`: how many candidates to name."""
+        self.settings, self.end, self.top, self.device = settings, end, min(top, words), device
+        self.never = torch.tensor(sorted(never), device=device, dtype=torch.long)
+        self.tokens_N = torch.zeros(slots, dtype=torch.long, device=device)
+        self.open_B = torch.zeros(slots, dtype=torch.bool, device=device)
+        self.step_B = torch.zeros(slots, dtype=torch.long, device=device)
+        self.limit_B = torch.ones(slots, dtype=torch.long, device=device)
+        self.uniform_BL = torch.zeros(slots, length + 1, device=device)  # a column to spare, for slots that are done
+        self.forced_BL = torch.full((slots, length + 1), -1, device=device)
+        self.penalty = getattr(settings, "repetition_penalty", 1.0)
+        self.seen_BW = torch.zeros(slots, words if self.penalty != 1.0 else 0, dtype=torch.bool, device=device)
+        self.report_BX = torch.zeros(slots, CANDIDATES + 2 * self.top, device=device)
+
+    def enter(self, slots_X: Tensor, requests: Sequence[Request]) -> None:
+        """These slots begin anew."""
+        first_X, limit_X = upload([[r.first for r in requests], [r.limit for r in requests]], self.device)
+        self.tokens_N[slots_X], self.limit_B[slots_X] = first_X, limit_X
+        self.open_B[slots_X] = True
+        self.step_B[slots_X] = 0
+        uniform = np.zeros((len(requests), self.uniform_BL.shape[1]), np.float32)
+        forced = np.full(uniform.shape, -1)
+        for row, request in enumerate(requests):
+            forced[row, : len(request.forced)] = request.forced
+            if request.uniform is not None:
+                uniform[row, : request.limit] = request.uniform[: request.limit]
+        self.uniform_BL[slots_X], self.forced_BL[slots_X] = (upload(x, self.device) for x in (uniform, forced))
+        if self.penalty != 1.0:
+            seen = np.zeros((len(requests), self.seen_BW.shape[1]), bool)
+            for row, request in enumerate(requests):
+                seen[row, [*request.seen, *request.reads, request.first]] = True
+            self.seen_BW[slots_X] = upload(seen, self.device)
+
+    def advance(self, logits_NW: Tensor) -> None:
+        """One token further."""
+        step_B1 = self.step_B[:, None]
+        forced_B = self.forced_BL.gather(1, step_B1)[:, 0]
+        p_BW, tokens_BW = self._probabilities(logits_NW.float())
+        if self.settings.temperature == 0:
+            drawn_B, p_B = tokens_BW[:, 0], p_BW[:, 0]
+        else:
+            drawn_B, p_B = draw(p_BW, tokens_BW, self.uniform_BL.gather(1, step_B1)[:, 0])
+        is_forced_B = forced_B >= 0
+        token_B = torch.where(is_forced_B, forced_B, drawn_B)
+        self.tokens_N.copy_(token_B)
+        if self.penalty != 1.0:
+            self.seen_BW.scatter_(1, token_B[:, None], True)
+        self.step_B.add_(self.open_B)
+        self.open_B.logical_and_(((token_B != self.end) | is_forced_B) & (self.step_B < self.limit_B))
+        told = [self.open_B, token_B, torch.where(is_forced_B, 1.0, p_B)]
+        self.report_BX[:, :CANDIDATES] = torch.stack([x.float() for x in told], dim=1)
+        if self.top:
+            # Fewer may be left than are asked for.
+            found = min(self.top, tokens_BW.shape[1])
+            self.report_BX[:, CANDIDATES : CANDIDATES + found] = tokens_BW[:, :found].float()
+            self.report_BX[:, CANDIDATES + self.top : CANDIDATES + self.top + found] = p_BW[:, :found]
+
+    def _probabilities(self, logits_BW: Tensor) -> tuple[Tensor, Tensor]:
+        """The likeliest first, and their tokens: all of them, or as many as are needed; [B, ≤ W] each."""
+        settings = self.settings
+        logits_BW.index_fill_(1, self.never, -torch.inf)
+        if self.penalty != 1.0:
+            # Divided if positive, multiplied if negative: less likely either way (Keskar et al., 2019).
+            penalised_BW = torch.where(logits_BW > 0, logits_BW / self.penalty, logits_BW * self.penalty)
+            logits_BW = torch.where(self.seen_BW, penalised_BW, logits_BW)
+        if settings.temperature == 0 and not self.top and slot_kernel(logits_BW):
+            from regard.decoding.likeliest import likeliest
+
+            p_B, token_B = likeliest(logits_BW)
+            return p_B[:, None], token_B[:, None]
+        if settings.temperature == 0:  # the first is taken; the others are only shown
+            values_BC, tokens_BC = largest(logits_BW, max(1, self.top))
+            return (values_BC - logits_BW.logsumexp(-1, keepdim=True)).exp(), tokens_BC
+        return truncate(
+            logits_BW, settings.temperature, settings.top_k, settings.top_p, getattr(settings, "min_p", 0.0)
+        )

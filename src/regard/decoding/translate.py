@@ -1,20 +1,24 @@
-"""Translate sentences: sorted by length, batched, decoded, and given back in their own order."""
+"""Translate sentences: decoded side by side, the longest first, and given back in their own order."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from regard.data.sentences import WIDE_CLOSING, WIDE_MARKS, split_sentences
 from regard.data.tokenizers import END, PAD, START, TextTokenizer
-from regard.decoding.beam import beam_search
-from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.sampling import sample
-from regard.hardware import memory_errors
-from regard.models.seq2seq import Seq2Seq
+from regard.decoding.beam import Beams, hypotheses
+from regard.decoding.engine import Engine, rounded
+from regard.decoding.engines import Engines
+from regard.decoding.hypothesis import Hypothesis, Request
+from regard.decoding.sampling import PROBABILITY, TOKEN, Draws
+from regard.hardware import memory_errors, mix_seeds, out_of_memory
 from regard.settings import BeamSettings
 
 NEXT_SENTENCE = 1 << 32  # from the number of a sentence to that of the next one of the same line
@@ -41,12 +45,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Translator:
-    model: Seq2Seq
     source_tokenizer: TextTokenizer
     target_tokenizer: TextTokenizer
     settings: BeamSettings
     max_positions: int
-    device: torch.device
+    engines: Engines
 
     def translate(
         self,
@@ -57,14 +60,16 @@ class Translator:
         progress: Callable[[int], None] = lambda done: None,
         split: bool = False,
         noticed: Callable[[int, int], None] = lambda line, tokens: None,
+        best: int = 0,
     ) -> list[list[Translation]]:
-        """For each line its translations, best first: as many as the beam is wide; none for a blank one.
+        """For each line its `best` translations (0: as many as the beam is wide), best first; none for a blank one.
 
         A line is a sentence; with `split` it may be several, each translated by itself: a prefix is the first one's,
         and the translations are the best combinations. `noticed` is told the place of each line, from 0, and the
         tokens of each of its sentences. `first_row` numbers the first line that is not blank, so that a sampled text
         depends on its number in the whole input and not on how the input was cut into pieces.
         """
+        best = best or self.settings.beam
         parts = list(_parts(sentences, split, first_row))
         encoded = self.source_tokenizer.encode([part.text for part in parts])
         for part, ids in zip(parts, encoded, strict=True):
@@ -73,27 +78,16 @@ class Translator:
         of_lines = self.target_tokenizer.encode(prefixes) if prefixes else [[] for _ in sentences]
         forced = [[] if part.follows else of_lines[part.line] for part in parts]
         numbers = [part.number for part in parts]
+        asked = [self._request(i, source, forced[i], numbers[i], seed) for i, source in enumerate(sources)]
         results: list[list[Translation]] = [[] for _ in parts]
-        done = 0
-        self.model.eval()
-        for batch in self._by_length(sources):
-            remedy = f"Set decoding.batch_tokens below {self.settings.batch_tokens}, or use a smaller beam."
-            with memory_errors(f"on {self.device} while translating {len(batch)} sentences together", remedy):
-                decoded = self._search(
-                    [sources[i] for i in batch], [forced[i] for i in batch], [numbers[i] for i in batch], seed
-                )
-            for index, hypotheses in zip(batch, decoded, strict=True):
-                texts = self.target_tokenizer.decode([h.tokens for h in hypotheses])
-                results[index] = [
-                    Translation(text, h.score, h.log_probability, h.tokens)
-                    for text, h in zip(texts, hypotheses, strict=True)
-                ]
-            done += len(batch)
-            progress(done)
+        found = list(self._search(asked, best, progress))
+        texts = iter(self.target_tokenizer.decode([h.tokens for _, best_ones in found for h in best_ones]))
+        for number, best_ones in found:
+            results[number] = [Translation(next(texts), h.score, h.log_probability, h.tokens) for h in best_ones]
         of_each: list[list[list[Translation]]] = [[] for _ in sentences]
         for part, translations in zip(parts, results, strict=True):
             of_each[part.line].append(translations)
-        return [joined(translations, self.settings.beam) for translations in of_each]
+        return [joined(translations, best) for translations in of_each]
 
     def encode(self, sentence: str) -> list[int]:
         """The ids of a source sentence with <end>, cut where the model's positions end."""
@@ -102,63 +96,96 @@ class Translator:
     def _ended(self, ids: list[int]) -> list[int]:
         return [*ids[: self.max_positions - 1], END]
 
-    def _by_length(self, sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Indices of sentences of similar length, longest first, so that a batch holds little padding."""
-        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
-        batch: list[int] = []
-        for index in order:
-            if batch and (len(batch) + 1) * len(sources[batch[0]]) > self.settings.batch_tokens:
-                yield batch
-                batch = []
-            batch.append(index)
-        if batch:
-            yield batch
+    def _request(self, number: int, source: list[int], prefix: list[int], row: int, seed: int) -> Request:
+        limit = min(int(self.settings.max_ratio * len(source)) + 20 + len(prefix), self.max_positions)
+        uniform = None
+        if self.settings.temperature > 0:
+            uniform = torch.rand(limit, generator=torch.Generator().manual_seed(mix_seeds(seed, row))).numpy()
+        return Request(number, source, START, limit, prefix, uniform)
 
-    @torch.inference_mode()
     def _search(
-        self, sources: list[list[int]], prefixes: list[list[int]], numbers: list[int], seed: int
-    ) -> list[list[Hypothesis]]:
-        settings = self.settings
-        longest = max(map(len, sources))
-        source_BS = torch.full((len(sources), longest), PAD)
-        for row, source in enumerate(sources):
-            source_BS[row, : len(source)] = torch.tensor(source)
-        source_BS = source_BS.to(self.device)
-        max_lengths = [
-            min(int(settings.max_ratio * len(source)) + 20 + len(prefix), self.max_positions)
-            for source, prefix in zip(sources, prefixes, strict=True)
-        ]
-        sampling = settings.temperature > 0
-        beams = 1 if sampling else settings.beam
-        state = self.model.start(source_BS, (source_BS != PAD).long(), beams, max(max_lengths))
-        if sampling:
-            return sample(
-                self.model,
-                state,
-                max_lengths=max_lengths,
-                start=START,
-                end=END,
-                temperature=settings.temperature,
-                top_k=settings.top_k,
-                top_p=settings.top_p,
-                seed=seed,
-                rows=numbers,
-                never=(PAD, START),
-                prefixes=prefixes,
-                device=self.device,
-            )
-        return beam_search(
-            self.model,
-            state,
-            beams=beams,
-            max_lengths=max_lengths,
-            start=START,
-            end=END,
-            never=(PAD, START),
-            length_penalty=settings.length_penalty,
-            prefixes=prefixes,
-            device=self.device,
-        )
+        self, asked: list[Request], best: int, progress: Callable[[int], None]
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of every sentence, by its number. What does not fit into memory is tried with fewer slots."""
+        if not asked:
+            return
+        self.engines.ready()
+        asked = sorted(asked, key=lambda request: -len(request.reads))  # the shortest fill up the end
+        beams = 1 if self.settings.temperature > 0 else self.settings.beam
+        # Rounded, so that an engine serves again.
+        length = -(-max(request.limit for request in asked) // 64) * 64
+        source_length = min(-(-rounded(len(asked[0].reads)) // 32) * 32, self.max_positions)
+        slots = self.settings.slots or self.engines.slots(len(asked), beams, length, source_length)
+        forces = any(request.forced for request in asked)
+        decode = _drawn if self.settings.temperature > 0 else _searched
+        while True:
+            try:
+                engine = self._engine(slots, beams, length, source_length, forces)
+                yield from decode(engine, asked, self.settings.length_penalty, best, progress)
+                return
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                if slots == 1:
+                    with memory_errors(f"on {self.engines.device} while translating", "Use a smaller beam."):
+                        raise
+                slots //= 2
+            self.engines.forget()
+
+    def _engine(self, slots: int, beams: int, length: int, source_length: int, forces: bool) -> Engine:
+        settings, engines = self.settings, self.engines
+
+        def make() -> Engine:
+            rows = engines.rows(slots, beams, length, self.max_positions, source_length)
+            options: Any = {"end": END, "never": (PAD, START), "device": engines.device}
+            search: Beams | Draws
+            if settings.temperature > 0:
+                search = Draws(slots, length, self.target_tokenizer.size, settings, **options)
+            else:
+                search = Beams(slots, beams, length, forces=forces, **options)
+            return Engine(rows, search, slots, engines.device)
+
+        drawing = (settings.temperature, settings.top_k, settings.top_p)
+        return engines.get(("translate", slots, beams, length, source_length, forces, drawing), make)
+
+
+def _searched(
+    engine: Engine, asked: list[Request], alpha: float, best: int, progress: Callable[[int], None]
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """By beam search. Texts are put together at the end: until then nothing waits for the device."""
+    search = engine.search
+    assert isinstance(search, Beams)
+    numbers: list[int] = []
+    taken = []
+    for step in engine.run(asked):
+        if done := [(slot, text) for slot in step.done if (text := step.texts[slot]) is not None]:
+            numbers += [text.number for _, text in done]
+            taken.append(search.taken([slot for slot, _ in done]))
+            progress(len(numbers))
+    if engine.device.type == "cuda":
+        torch.cuda.synchronize(engine.device)
+    written, ended, count = (np.concatenate([part.numpy() for part in parts]) for parts in zip(*taken, strict=True))
+    yield from zip(numbers, hypotheses(written, ended, count, alpha, best), strict=True)
+
+
+def _drawn(
+    engine: Engine, asked: list[Request], alpha: float, best: int, progress: Callable[[int], None]
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """By sampling: one hypothesis each."""
+    tokens: dict[int, list[int]] = defaultdict(list)
+    log_p: dict[int, float] = defaultdict(float)
+    finished = 0
+    for step in engine.run(asked):
+        for slot, text in enumerate(step.texts):
+            if text is None:
+                continue
+            log_p[text.number] += math.log(step.report_BX[slot, PROBABILITY])
+            if (token := int(step.report_BX[slot, TOKEN])) != END:
+                tokens[text.number].append(token)
+            if slot in step.done:
+                finished += 1
+                yield text.number, [Hypothesis(tokens[text.number], log_p[text.number], log_p[text.number])]
+        progress(finished)
 
 
 def _parts(lines: Sequence[str], split: bool, first_row: int) -> Iterator[Part]:

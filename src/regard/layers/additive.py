@@ -107,7 +107,3 @@ class AdditiveMemory:
     states_BSD: Tensor
     keys_BSD: Tensor
     mask_B1S: Tensor
-
-    def select(self, sentences_B: Tensor) -> None:
-        self.states_BSD, self.keys_BSD = self.states_BSD[sentences_B], self.keys_BSD[sentences_B]
-        self.mask_B1S = self.mask_B1S[sentences_B]

@@ -18,10 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.layers.attention_kernel import attend
 from regard.layers.attention_trace import AttentionTrace
 from regard.layers.context import Context, Memory
 from regard.layers.mixer import Mixer
 from regard.layers.norm import make_head_norm
+from regard.layers.slots import Entering, KeySlots, MemorySlots, Places
 from regard.settings import ModelSettings
 
 
@@ -33,6 +35,7 @@ class Attention(Mixer):
 
     shares_rows = True
     needs_mask = True
+    has_slots = True
 
     def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False, cross: bool = False):
         super().__init__(settings, causal, decoder)
@@ -57,8 +60,12 @@ class Attention(Mixer):
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         return self._gather(*self.project(x_BTD, context), context)
 
-    def step(self, x_ND: Tensor, state: KeyValueCache | MemoryKeys) -> Tensor:
+    def step(self, x_ND: Tensor, state: KeyValueCache | MemoryKeys | KeySlots | MemorySlots) -> Tensor:
         """One position further: [N, D]. Same numbers as `forward` on the whole prefix."""
+        if isinstance(state, KeySlots):
+            return self.to_out(state.attend(*self._own(x_ND[:, None], state.places.positions_N[:, None])))
+        if isinstance(state, MemorySlots):
+            return self.to_out(state.attend(self.queries(x_ND[:, None])))
         if isinstance(state, MemoryKeys):
             return self._step_across(x_ND, state)
         positions_N1 = torch.full((len(x_ND), 1), state.length, device=x_ND.device)
@@ -74,7 +81,11 @@ class Attention(Mixer):
         """The keys and values of the memory, computed once for all steps."""
         return MemoryKeys(self, memory_BSD, segments_BS)
 
-    def prefill(self, x_BTD: Tensor, context: Context, state: KeyValueCache) -> Tensor:
+    def start_slots(self, places: Places, like: Tensor) -> KeySlots:
+        """The state of texts that enter and leave one by one."""
+        return KeySlots(self, places, places.length, like)
+
+    def prefill(self, x_BTD: Tensor, context: Context, state: KeyValueCache | Entering) -> Tensor:
         """`forward`, with the keys and values cached for the steps that follow."""
         q_BHTK, k_BHTK, v_BHTV = self.project(x_BTD, context)
         state.append(k_BHTK, v_BHTV)
@@ -110,7 +121,10 @@ class Attention(Mixer):
 
     def queries(self, x_BTD: Tensor) -> Tensor:
         rows = slice(0, self.widths[0])
-        return self.query_norm(self._split(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)), self.heads))
+        return self.split_queries(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)))
+
+    def split_queries(self, q_BTX: Tensor) -> Tensor:
+        return self.query_norm(self._split(q_BTX, self.heads))
 
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         rows = slice(self.widths[0], None)
@@ -128,22 +142,34 @@ class Attention(Mixer):
     def _own(self, x_BTD: Tensor, positions_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of the same positions."""
         q_BTX, k_BTX, v_BTX = self.to_qkv(x_BTD).split(self.widths, dim=-1)
+        return self.in_heads(q_BTX, k_BTX, v_BTX, positions_BT)
+
+    def in_heads(
+        self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, positions_BT: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         q_BHTK = self.query_norm(self._split(q_BTX, self.heads))
         k_BGTK = self.key_norm(self._split(k_BTX, self.key_value_heads))
         q_BHTK, k_BGTK = self.rotate(q_BHTK, positions_BT), self.rotate(k_BGTK, positions_BT)
         return q_BHTK, k_BGTK, self._split(v_BTX, self.key_value_heads)
 
+    def gather(self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, context: Context) -> Tensor:
+        """From what `to_qkv` gives, in three, to what `to_out` takes: [B, T, X]."""
+        return self._gathered(*self.in_heads(q_BTX, k_BTX, v_BTX, context.positions_BT), context)
+
     def _gather(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
         """What every position takes from those it may see: [B, T, D]."""
+        return self.to_out(self._gathered(q_BHTK, k_BGSK, v_BGSV, context))
+
+    def _gathered(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
         mask = self.mask(context)
         y_BHTV = self._attend(q_BHTK, k_BGSK, v_BGSV, mask, causal=mask is None and context.causal)
-        return self.to_out(y_BHTV.transpose(1, 2).flatten(2))
+        return y_BHTV.transpose(1, 2).flatten(2)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """The fused kernel; `trace` writes it out."""
         dropout = self.dropout if self.training else 0.0
         grouped = self.key_value_heads != self.heads
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
+        return attend(q, k, v, mask, dropout, causal, grouped)
 
     def _bias(self, rows: slice) -> Tensor | None:
         return None if self.to_qkv.bias is None else self.to_qkv.bias[rows]
@@ -184,7 +210,3 @@ class MemoryKeys:
     def __init__(self, attention: Attention, memory_BSD: Tensor, segments_BS: Tensor):
         self.keys_BHSK, self.values_BHSV = attention.keys_and_values(memory_BSD)
         self.mask_B11S = (segments_BS != 0)[:, None, None, :]
-
-    def select(self, sentences_B: Tensor) -> None:
-        self.keys_BHSK, self.values_BHSV = self.keys_BHSK[sentences_B], self.values_BHSV[sentences_B]
-        self.mask_B11S = self.mask_B11S[sentences_B]

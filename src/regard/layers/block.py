@@ -24,6 +24,7 @@ from regard.layers.context import Context, Memory
 from regard.layers.feedforward import FeedForward
 from regard.layers.mixer import Mixer, MixerState
 from regard.layers.norm import make_norm
+from regard.layers.slots import Entering, KeySlots, MemorySlots, Places, slot_kernel
 from regard.settings import ModelSettings, TranslationModel
 
 
@@ -31,8 +32,8 @@ from regard.settings import ModelSettings, TranslationModel
 class BlockState:
     """What a block remembers while decoding one position at a time."""
 
-    mixer: MixerState
-    memory: MemoryKeys | AdditiveMemory | None
+    mixer: MixerState | KeySlots | Entering
+    memory: MemoryKeys | AdditiveMemory | MemorySlots | None
 
 
 class Block(nn.Module):
@@ -75,6 +76,8 @@ class Block(nn.Module):
 
     def step(self, x: Tensor, state: BlockState) -> Tensor:
         """One position further, [N, D]. Same numbers as `forward` on the whole prefix."""
+        if quick := self._quick_step(x, state):
+            return quick(self, x, state)
         if self.pre_norm:
             x = x + self.drop("mixer", self.mixer.step(self.mixer_norm(x), state.mixer))
             x = x + self.drop("cross", self.cross.step(self.cross_norm(x), state.memory)) if self.cross else x
@@ -105,6 +108,25 @@ class Block(nn.Module):
             assert memory is not None and segments_BS is not None
             across = self.cross.start_across(memory.states_BSD, segments_BS)
         return BlockState(mixer, across)
+
+    def _quick_step(self, x: Tensor, state: BlockState) -> Any:
+        """On a GPU in half precision, in slots: a step of few kernels; else None."""
+        if not x.is_cuda or x.dtype != torch.bfloat16 or self.training or len(self.scales):
+            return None
+        if not isinstance(state.mixer, KeySlots) or slot_kernel(x) is None:
+            return None
+        from regard.layers import quick_step
+
+        return quick_step.step
+
+    @property
+    def has_slots(self) -> bool:
+        return self.mixer.has_slots and (self.cross is None or isinstance(self.cross, Attention))
+
+    def start_slots(self, places: Places, source_length: int, like: Tensor) -> BlockState:
+        """The state of texts that enter and leave one by one, with sources of up to this length."""
+        across = MemorySlots(self.cross, places, source_length, like) if self.cross is not None else None
+        return BlockState(self.mixer.start_slots(places, like), across)
 
     def drop(self, part: str, y: Tensor) -> Tensor:
         """What a part adds: with dropout, scaled, and in training only for the rows that do not skip it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from regard.layers.norm import make_norm
@@ -17,6 +18,8 @@ from regard.settings import SequenceModel
 
 class Embedding(nn.Module):
     """`table` may be shared with another embedding or with the output layer."""
+
+    stream: torch.dtype | None = None  # what blocks add to; None: the type of the table
 
     def __init__(self, settings: SequenceModel, table: nn.Embedding):
         super().__init__()
@@ -27,8 +30,11 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(settings.width) if settings.scale_embeddings else 1.0
 
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor) -> Tensor:
-        x_BTD = self.table(tokens_BT) * self.scale
-        return self.dropout(self.norm(self.positions(x_BTD, positions_BT)))
+        x_BTD = self.table(tokens_BT)
+        if self.scale != 1:
+            x_BTD = x_BTD * self.scale
+        x_BTD = self.dropout(self.norm(self.positions(x_BTD, positions_BT)))
+        return x_BTD.to(self.stream) if self.stream is not None else x_BTD
 
 
 def token_embedding(settings: SequenceModel, vocabulary: int) -> Embedding:

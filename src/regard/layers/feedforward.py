@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     def __init__(self, settings: ModelSettings):
         super().__init__()
-        self.activation = ACTIVATIONS[settings.activation]
+        self.activation, self.activation_name = ACTIVATIONS[settings.activation], settings.activation
         self.gated = settings.gated
         bias = settings.feedforward_bias
         self.expand = nn.Linear(settings.width, settings.feedforward * (2 if settings.gated else 1), bias=bias)
@@ -35,10 +35,10 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(settings.feedforward_dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        inner_BTF = self.expand(x_BTD)
-        if self.gated:
-            gate_BTF, value_BTF = inner_BTF.chunk(2, dim=-1)
-            inner_BTF = self.activation(gate_BTF) * value_BTF
-        else:
-            inner_BTF = self.activation(inner_BTF)
-        return self.contract(self.dropout(inner_BTF))
+        return self.contract(self.dropout(self.activate(self.expand(x_BTD))))
+
+    def activate(self, inner: Tensor) -> Tensor:
+        if not self.gated:
+            return self.activation(inner)
+        gate, value = inner.chunk(2, dim=-1)
+        return self.activation(gate) * value

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from regard.layers.attention import Attention, KeyValueCache
 from regard.layers.context import Context, Memory, same_segment
+from regard.layers.slots import KeySlots, Places
 from regard.settings import ModelSettings, PartSettings
 
 
@@ -41,6 +42,9 @@ class LocalAttention(Attention):
 
     def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> WindowCache:
         return WindowCache(self, rows, min(self.window, max_length), like)
+
+    def start_slots(self, places: Places, like: Tensor) -> KeySlots:
+        return KeySlots(self, places, self.window, like)
 
     def mask(self, context: Context) -> Tensor | None:
         """The whole [B, 1, T, T], for looking at; `forward` never computes it."""

@@ -44,6 +44,7 @@ class Mixer(nn.Module):
     Settings: ClassVar[type[PartSettings]] = PartSettings  # its own table in a recipe, [model.NAME]
     shares_rows: ClassVar[bool] = False  # keeps the sequences of a row apart by `context.segments_BT`
     needs_mask: ClassVar[bool] = False  # reads `context.mask_B1TT`, which grows with the square of the length
+    has_slots: ClassVar[bool] = False  # has `start_slots`: texts enter and leave while others are being decoded
     starts_from_memory: ClassVar[bool] = False  # in a decoder, the first state is made from `memory.summary_BD`
     cell_of_one: ClassVar[Any] = None  # of recurrence: one position of it, which can be fed what is found in a source
     compiles: ClassVar[bool] = True  # False: it is one call of a library already

@@ -7,12 +7,12 @@ Shapes: B rows · T positions · D model width · W words in the vocabulary · N
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from regard.layers.embedding import token_embedding
+from regard.layers.head import Head
 from regard.models.initialise import initialise
-from regard.models.state import DecoderState
+from regard.models.state import DecoderState, SlotState
 from regard.models.trunk import Trunk
 from regard.settings import CausalModel
 
@@ -20,10 +20,9 @@ from regard.settings import CausalModel
 class Causal(nn.Module):
     def __init__(self, settings: CausalModel, vocabulary: int):
         super().__init__()
-        self.logit_cap = settings.logit_cap
         embedding = token_embedding(settings, vocabulary)
         self.trunk = Trunk(settings, embedding, causal=True)
-        self.to_logits = nn.Linear(settings.width, vocabulary, bias=False)
+        self.to_logits = Head(settings.width, vocabulary, cap=settings.logit_cap)
         initialise(self, settings, depth=settings.layers)
         if settings.tie_embeddings != "none":
             self.to_logits.weight = embedding.table.weight
@@ -32,7 +31,13 @@ class Causal(nn.Module):
         self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
     ) -> Tensor:
         """Logits of the next token at every position: [B, T, W]. Without segments, each row is one text."""
-        return self._logits(self.trunk(tokens_BT, segments_BT, positions_BT))
+        return self.to_logits(self.hidden(tokens_BT, segments_BT, positions_BT))
+
+    def hidden(
+        self, tokens_BT: Tensor, segments_BT: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> Tensor:
+        """What the logits are read from: [B, T, D]."""
+        return self.trunk(tokens_BT, segments_BT, positions_BT)
 
     def start(self, rows: int, max_length: int) -> DecoderState:
         """An empty state for this many texts of at most `max_length` tokens."""
@@ -40,12 +45,8 @@ class Causal(nn.Module):
 
     def prefill(self, tokens_NT: Tensor, state: DecoderState) -> Tensor:
         """Feed the first tokens of every text at once; logits of the one after them: [N, W]."""
-        return self._logits(self.trunk.prefill(tokens_NT, state))
+        return self.to_logits(self.trunk.prefill(tokens_NT, state))
 
-    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+    def step(self, tokens_N: Tensor, state: DecoderState | SlotState) -> Tensor:
         """Feed one token per text; logits of the one after it: [N, W]."""
-        return self._logits(self.trunk.step(tokens_N, state))
-
-    def _logits(self, x: Tensor) -> Tensor:
-        logits = self.to_logits(x)
-        return self.logit_cap * torch.tanh(logits / self.logit_cap) if self.logit_cap else logits
+        return self.to_logits(self.trunk.step(tokens_N, state))

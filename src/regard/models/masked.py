@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.layers.embedding import token_embedding
+from regard.layers.head import Head
 from regard.layers.norm import make_norm
 from regard.models.initialise import initialise
 from regard.models.trunk import Trunk
@@ -30,7 +31,7 @@ class Masked(nn.Module):
         self.trunk = Trunk(settings, embedding, causal=False)
         self.transform = nn.Linear(settings.width, settings.width)
         self.transform_norm = make_norm(settings)
-        self.to_logits = nn.Linear(settings.width, vocabulary)
+        self.to_logits = Head(settings.width, vocabulary, bias=True)
         initialise(self, settings, depth=settings.layers)
         if settings.tie_embeddings != "none":
             self.to_logits.weight = embedding.table.weight
@@ -43,7 +44,17 @@ class Masked(nn.Module):
         masked_BM: Tensor | None = None,
     ) -> Tensor:
         """Logits of the token at each of these places, or at every one: [B, M or T, W]."""
+        return self.to_logits(self.hidden(tokens_BT, segments_BT, positions_BT, masked_BM))
+
+    def hidden(
+        self,
+        tokens_BT: Tensor,
+        segments_BT: Tensor | None = None,
+        positions_BT: Tensor | None = None,
+        masked_BM: Tensor | None = None,
+    ) -> Tensor:
+        """What the logits are read from: [B, M or T, D]."""
         x_BTD = self.trunk(tokens_BT, segments_BT, positions_BT)
         if masked_BM is not None:
             x_BTD = torch.gather(x_BTD, 1, masked_BM[:, :, None].expand(-1, -1, x_BTD.shape[-1]))
-        return self.to_logits(self.transform_norm(F.gelu(self.transform(x_BTD))))
+        return self.transform_norm(F.gelu(self.transform(x_BTD)))

@@ -17,9 +17,11 @@ from torch import Tensor, nn
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context, Memory, same_segment
 from regard.layers.embedding import Embedding
+from regard.layers.head import Head
 from regard.layers.norm import make_norm
+from regard.layers.slots import MemorySlots, Places
 from regard.models.initialise import initialise
-from regard.models.state import DecoderState
+from regard.models.state import DecoderState, SlotState
 from regard.settings import TranslationModel
 
 
@@ -40,7 +42,7 @@ class Seq2Seq(nn.Module):
         pre_norm = settings.norm == "pre"
         self.encoder_norm = make_norm(settings) if pre_norm else nn.Identity()
         self.decoder_norm = make_norm(settings) if pre_norm else nn.Identity()
-        self.to_logits = nn.Linear(settings.width, target_vocabulary, bias=False)
+        self.to_logits = Head(settings.width, target_vocabulary)
         initialise(self, settings, depth=settings.layers + decoder_layers)
         if settings.tie_embeddings != "none":
             self.to_logits.weight = target_table.weight
@@ -55,6 +57,19 @@ class Seq2Seq(nn.Module):
         target_positions_BT: Tensor,
     ) -> Tensor:
         """Logits of the next token at every target position: [B, T, W]."""
+        source = (source_BS, source_segments_BS, source_positions_BS)
+        return self.to_logits(self.hidden(*source, target_BT, target_segments_BT, target_positions_BT))
+
+    def hidden(
+        self,
+        source_BS: Tensor,
+        source_segments_BS: Tensor,
+        source_positions_BS: Tensor,
+        target_BT: Tensor,
+        target_segments_BT: Tensor,
+        target_positions_BT: Tensor,
+    ) -> Tensor:
+        """What the logits are read from: [B, T, D]."""
         memory_BSD = self.encode(source_BS, source_segments_BS, source_positions_BS)
         mask_B1TS = same_segment(target_segments_BT, source_segments_BS)
         memory = Memory(memory_BSD, mask_B1TS, self._summary(memory_BSD, source_segments_BS))
@@ -62,7 +77,7 @@ class Seq2Seq(nn.Module):
         x_BTD = self.target_embedding(target_BT, target_positions_BT)
         for block in self.decoder:
             x_BTD = block(x_BTD, context)
-        return self.to_logits(self.decoder_norm(x_BTD))
+        return self.decoder_norm(x_BTD)
 
     def encode(self, source_BS: Tensor, segments_BS: Tensor, positions_BS: Tensor) -> Tensor:
         """What the encoder makes of the source: [B, S, D]."""
@@ -82,13 +97,32 @@ class Seq2Seq(nn.Module):
         blocks = [block.start(rows, max_length, memory_BSD, memory, segments_BS) for block in self._decoder_blocks()]
         return DecoderState(blocks)
 
-    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+    @property
+    def has_slots(self) -> bool:
+        return all(block.has_slots for block in self._decoder_blocks())
+
+    def start_slots(self, slots: int, beams: int, length: int, source_length: int) -> SlotState:
+        """An empty state for sentences that enter and leave one by one, with `beams` hypotheses each."""
+        like = self.to_logits.weight
+        places = Places(slots, beams, length, like.device)
+        return SlotState([block.start_slots(places, source_length, like) for block in self._decoder_blocks()], places)
+
+    def enter(self, source_XS: Tensor, lengths_X: Tensor, slots_X: Tensor, state: SlotState) -> None:
+        """Encode sentences, which are filled up to the same length, into some of the slots."""
+        position_S = torch.arange(source_XS.shape[1], device=source_XS.device)
+        segments_XS = (position_S < lengths_X[:, None]).long()
+        memory_XSD = self.encode(source_XS, segments_XS, position_S.expand_as(source_XS))
+        for block, block_state in zip(self._decoder_blocks(), state.blocks, strict=True):
+            if isinstance(block_state.memory, MemorySlots):
+                k_XHSK, v_XHSV = block.cross.keys_and_values(memory_XSD)
+                block_state.memory.enter(slots_X, k_XHSK, v_XHSV, lengths_X)
+
+    def step(self, tokens_N: Tensor, state: DecoderState | SlotState) -> Tensor:
         """Feed one token per hypothesis; logits of the one after it: [N, W]."""
-        positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
-        x_ND = self.target_embedding(tokens_N[:, None], positions_N1)[:, 0]
+        x_ND = self.target_embedding(tokens_N[:, None], state.positions(tokens_N)[:, None])[:, 0]
         for block, block_state in zip(self._decoder_blocks(), state.blocks, strict=True):
             x_ND = block.step(x_ND, block_state)
-        state.length += 1
+        state.advance()
         return self.to_logits(self.decoder_norm(x_ND))
 
     def _summary(self, memory_BSD: Tensor, segments_BS: Tensor) -> Tensor | None:

@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.layers.block import BlockState
+from regard.layers.slots import KeySlots, Places
 
 
 @dataclass
 class DecoderState:
-    """One state per block, and how many positions they hold."""
+    """One state per block, and how many positions they hold: all rows are at the same one."""
 
     blocks: list[BlockState]
     length: int = 0
 
-    def select(self, rows_N: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Keep these hypotheses; and, where sentences are finished, only these sentences."""
+    def positions(self, tokens_N: Tensor) -> Tensor:
+        """Of the tokens that are fed now: [N]."""
+        return torch.full((len(tokens_N),), self.length, device=tokens_N.device)
+
+    def advance(self) -> None:
+        self.length += 1
+
+    def select(self, rows_N: Tensor) -> None:
+        """Keep these hypotheses; a sentence keeps its place and its number of them."""
         for block in self.blocks:
-            block.mixer.select(rows_N)
-            if block.memory is not None and sentences_B is not None:
-                block.memory.select(sentences_B)
+            mixer: Any = block.mixer
+            mixer.select(rows_N)
+
+
+@dataclass
+class SlotState:
+    """One state per block; every text is at its own position. Whoever feeds the texts says who goes on."""
+
+    blocks: list[BlockState]
+    places: Places
+
+    def positions(self, tokens_N: Tensor) -> Tensor:
+        return self.places.positions_N
+
+    def advance(self) -> None:
+        """Left to `places.advance`."""
+
+    def entering(self, slots_X: Tensor, lengths_X: Tensor) -> list[BlockState]:
+        """The states that the first positions of texts are read into."""
+        states = []
+        for block in self.blocks:
+            assert isinstance(block.mixer, KeySlots)
+            states.append(BlockState(block.mixer.entering(slots_X, lengths_X), None))
+        return states

@@ -11,6 +11,7 @@ Shapes: B rows · T positions · D model width · N rows while generating
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,11 @@ from torch import Tensor, nn
 from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context
 from regard.layers.norm import make_norm
-from regard.models.state import DecoderState
+from regard.layers.slots import Places
+from regard.models.state import DecoderState, SlotState
 from regard.settings import ModelSettings
+
+FUSED = False  # whether training on a GPU may take the blocks of `fused_stack`
 
 
 class Trunk(nn.Module):
@@ -41,6 +45,9 @@ class Trunk(nn.Module):
 
     def read(self, x_BTD: Tensor, context: Context) -> Tensor:
         """What the last block makes of vectors that stand for anything: [B, T, D]."""
+        if fused := _fused(self, x_BTD):
+            read: Tensor = fused.read(self.blocks, self.norm, x_BTD, context)
+            return read
         for block in self.blocks:
             x_BTD = block(x_BTD, context)
         return self.norm(x_BTD)
@@ -64,14 +71,30 @@ class Trunk(nn.Module):
         state.length = tokens_NT.shape[1]
         return self.norm(x_NTD[:, -1])
 
-    def step(self, tokens_N: Tensor, state: DecoderState) -> Tensor:
+    def step(self, tokens_N: Tensor, state: DecoderState | SlotState) -> Tensor:
         """Feed one token per text; that position's vector: [N, D]. Same numbers as `forward`, if causal."""
-        positions_N1 = torch.full((len(tokens_N), 1), state.length, device=tokens_N.device)
-        x_ND = self.embedding(tokens_N[:, None], positions_N1)[:, 0]
+        x_ND = self.embedding(tokens_N[:, None], state.positions(tokens_N)[:, None])[:, 0]
         for block, block_state in zip(self._blocks(), state.blocks, strict=True):
             x_ND = block.step(x_ND, block_state)
-        state.length += 1
+        state.advance()
         return self.norm(x_ND)
+
+    @property
+    def has_slots(self) -> bool:
+        return all(block.has_slots for block in self._blocks())
+
+    def start_slots(self, slots: int, length: int) -> SlotState:
+        """An empty state for texts of at most `length` tokens that enter and leave one by one."""
+        like = next(self.embedding.parameters())
+        places = Places(slots, 1, length, like.device)
+        return SlotState([block.start_slots(places, 0, like) for block in self._blocks()], places)
+
+    def enter(self, tokens_XT: Tensor, lengths_X: Tensor, slots_X: Tensor, state: SlotState) -> None:
+        """Read the first tokens of texts, which are filled up to the same length, into some of the slots."""
+        context = self._context(tokens_XT, None, None)
+        x_XTD = self.embedding(tokens_XT, context.positions_BT)
+        for block, block_state in zip(self._blocks(), state.entering(slots_X, lengths_X), strict=True):
+            x_XTD = block.prefill(x_XTD, context, block_state)
 
     def _context(self, tokens_BT: Tensor, segments_BT: Tensor | None, positions_BT: Tensor | None) -> Context:
         if positions_BT is None:
@@ -80,3 +103,14 @@ class Trunk(nn.Module):
 
     def _blocks(self) -> Iterator[Block]:
         return (block for block in self.blocks if isinstance(block, Block))
+
+
+def _fused(trunk: Trunk, x_BTD: Tensor) -> Any:
+    """The kernels for training on a GPU, where they can do all that the blocks do."""
+    if not (FUSED and x_BTD.is_cuda):
+        return None
+    try:
+        from regard.layers import fused_stack
+    except ImportError:  # without Triton
+        return None
+    return fused_stack if fused_stack.fits(trunk.blocks, trunk.norm, x_BTD) else None

@@ -15,9 +15,9 @@ MOVED = {
     "training.muon_learning_rate": "training.muon.learning_rate",
     "training.muon_momentum": "training.muon.momentum",
 }
-# What never had an effect on some tasks, and now is not among their settings.
-NEVER_USED = {
-    "translate": ["model.logit_cap"],
+# What has no effect on some tasks, or not any more, and is not among their settings.
+WITHOUT_EFFECT = {
+    "translate": ["model.logit_cap", "decoding.batch_tokens"],
     "masked": ["model.logit_cap"],
     "language": ["decoding.batch_tokens"],
     "pixels": ["decoding.batch_tokens"],
@@ -47,7 +47,7 @@ def upgrade(tree: dict[str, Any], whole: Mapping[str, Any], report: Callable[[st
             report(f"{old} is now {new}.")
     if report is None and model.get("stages") and isinstance(tree.get("model"), dict):
         tree["model"].setdefault("narrow", "sides")  # the only way there was
-    for name in NEVER_USED.get(str(whole.get("task", "translate")), []):
+    for name in WITHOUT_EFFECT.get(str(whole.get("task", "translate")), []):
         section, _, key = name.partition(".")
         values = tree if not key else tree.get(section)
         if isinstance(values, dict) and (key or section) in values:

@@ -21,7 +21,7 @@ class BeamSettings(SamplingSettings):
     beam: int = Field(5, gt=0, le=1000, description="hypotheses kept; 1: greedy")
     length_penalty: float = Field(0.6, ge=0, description="scores are divided by ((5 + length) / 6) ** this")
     max_ratio: float = Field(2.0, gt=0, description="a translation has at most this times the source's tokens + 20")
-    batch_tokens: Positive = Field(4096, description="source tokens decoded together")
+    slots: NotNegative = Field(0, le=65536, description="sentences decoded side by side; 0: as many as memory allows")
 
 
 class GenerationSettings(SamplingSettings):

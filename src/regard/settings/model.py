@@ -81,6 +81,11 @@ class ModelSettings(PartSection):
             yield from self.own(setting, self.part(setting).Settings).check(self)
 
     @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return self.layers
+
+    @property
     def head_key_width(self) -> int:
         return self.key_width or self.width // self.heads
 
@@ -120,6 +125,10 @@ class TranslationModel(TokenModel):
         "bahdanau (as published: before each word, into the recurrence) · none (recurrence: only the last state "
         "passes)",
     )
+
+    @property
+    def blocks(self) -> int:
+        return self.layers + (self.decoder_layers or self.layers)
 
     def check_parts(self) -> Iterator[Problem]:
         yield from super().check_parts()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from regard.models.causal import Causal
 
 CONFIG = "config.json"
-ROWS_AT_ONCE = 64  # texts written side by side
 MOST_SAMPLES = 10_000
 SAMPLE_PROMPT, SAMPLE_LENGTH = 32, 100  # tokens of the sample that each validation writes
 
@@ -136,13 +135,13 @@ class Language(RunningText[LanguageSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: TextBatch) -> Tensor:
-        """[B, T, W]; documents that share a row do not see each other if the settings say so."""
+    def hidden(self, batch: TextBatch) -> Tensor:
+        """[B, T, D]; documents that share a row do not see each other if the settings say so."""
         from regard.data.text_batches import documents
 
         if self.settings.data.documents == "together":
-            return self.model(batch.tokens_BT)
-        return self.model(batch.tokens_BT, *documents(batch.tokens_BT))
+            return self.model.hidden(batch.tokens_BT)
+        return self.model.hidden(batch.tokens_BT, *documents(batch.tokens_BT))
 
     def measure(self, ids: NDArray[Any]) -> dict[str, float]:
         """Over every token but the first and every <start>, each row of the context's length by itself.
@@ -179,7 +178,7 @@ class Language(RunningText[LanguageSettings]):
             context=self.context,
             end=END,
             never=self._never(),
-            device=self.hardware.device,
+            engines=self.engines,
         )
         texts = self.tokenizer.decode([prompt, [token.token for token in written]])
         self.folder.write_text(f"samples/step-{step}.txt", " ⟶ ".join(texts) + "\n")
@@ -246,35 +245,27 @@ class Language(RunningText[LanguageSettings]):
         from regard.data.tokenizers import END
         from regard.decoding.generate import generate
 
-        for first in range(0, len(encoded), ROWS_AT_ONCE):
-            rows = encoded[first : first + ROWS_AT_ONCE]
-            writers = [TextWriter(self.tokenizer, stop) for _ in rows]
-
-            def stopped(row: int, writers: list[TextWriter] = writers) -> bool:
-                return writers[row].stopped
-
-            written = generate(
-                self.model,
-                rows,
-                settings,
-                context=self.context,
-                end=END,
-                never=self._never(),
-                seed=seed,
-                first_row=first,
-                top=top,
-                device=self.hardware.device,
-                finished=stopped,
-            )
-            for each in written:
-                writer = writers[each.row]
-                candidates = [(self.tokenizer.piece(token), p) for token, p in each.candidates]
-                text = writer.end() if each.token == END else writer.add(each.token)
-                token = self.tokenizer.piece(each.token)
-                yield Piece(first + each.row, text, token, each.probability, candidates, writer.stopped)
-            for row, writer in enumerate(writers):
-                if not writer.stopped and (rest := writer.rest()):
-                    yield Piece(first + row, rest, "", 1.0, [], True)
+        writers = [TextWriter(self.tokenizer, stop) for _ in encoded]
+        written = generate(
+            self.model,
+            encoded,
+            settings,
+            context=self.context,
+            end=END,
+            never=self._never(),
+            seed=seed,
+            top=top,
+            finished=lambda row: writers[row].stopped,
+            engines=self.engines,
+        )
+        for each in written:
+            writer = writers[each.row]
+            candidates = [(self.tokenizer.piece(token), p) for token, p in each.candidates]
+            text = writer.end() if each.token == END else writer.add(each.token)
+            yield Piece(each.row, text, self.tokenizer.piece(each.token), each.probability, candidates, writer.stopped)
+        for row, writer in enumerate(writers):
+            if not writer.stopped and (rest := writer.rest()):
+                yield Piece(row, rest, "", 1.0, [], True)
 
     def encode(self, prompt: str) -> list[int]:
         """The ids of a prompt; of one longer than the context, the last part.

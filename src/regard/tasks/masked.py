@@ -100,13 +100,13 @@ class Masked(RunningText[MaskedSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: MaskedBatch) -> Tensor:
-        """[B, M, W]; documents that share a row do not see each other if the settings say so."""
+    def hidden(self, batch: MaskedBatch) -> Tensor:
+        """[B, M, D]; documents that share a row do not see each other if the settings say so."""
         from regard.data.text_batches import documents
 
         if self.settings.data.documents == "together":
-            return self.model(batch.tokens_BT, masked_BM=batch.positions_BM)
-        return self.model(batch.tokens_BT, *documents(batch.tokens_BT), batch.positions_BM)
+            return self.model.hidden(batch.tokens_BT, masked_BM=batch.positions_BM)
+        return self.model.hidden(batch.tokens_BT, *documents(batch.tokens_BT), batch.positions_BM)
 
     def measure(self, ids: NDArray[Any]) -> dict[str, float]:
         """Loss and perplexity of hidden tokens, and the percentage of them that is guessed first."""

@@ -147,8 +147,8 @@ class Pixels(ImageTask[PixelTaskSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: PixelBatch) -> Tensor:
-        return self.model(batch.tokens_BT)
+    def hidden(self, batch: PixelBatch) -> Tensor:
+        return self.model.hidden(batch.tokens_BT)
 
     def validate(self, step: int) -> dict[str, float]:
         return self._measure(self.images.valid.evenly(MOST_VALIDATED))
@@ -243,27 +243,21 @@ class Pixels(ImageTask[PixelTaskSettings]):
 
     def _draw(self, given_NP: NDArray[np.int64], seed: int, decoding: dict[str, Any]) -> NDArray[np.uint8]:
         """Images that continue the pixels given: [N, H, W, C]. Image n depends on the seed and n alone."""
-        import numpy as np
-
         from regard.decoding.pixels import draw_pixels
 
         if seed < 0:
             raise UsageError(f"The seed {seed} is negative.", "A seed is 0 or more.", "Use --seed 1.")
         settings = changed(self.settings.decoding, **decoding)
-        parts = [
-            draw_pixels(
-                self.model,
-                given_NP[first : first + self._at_once],
-                self.height * self.width,
-                settings,
-                start=len(self.palette),
-                seed=seed,
-                first=first,
-                device=self.hardware.device,
-            ).codes_NT
-            for first in range(0, len(given_NP), self._at_once)
-        ]
-        return self.palette.pixels(np.concatenate(parts), self.height, self.width)
+        codes_NT = draw_pixels(
+            self.model,
+            given_NP,
+            self.height * self.width,
+            settings,
+            start=len(self.palette),
+            seed=seed,
+            engines=self.engines,
+        ).codes_NT
+        return self.palette.pixels(codes_NT, self.height, self.width)
 
     @property
     def _at_once(self) -> int:

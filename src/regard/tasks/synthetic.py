@@ -95,8 +95,8 @@ class Synthetic(Task[SyntheticTaskSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: TextBatch) -> Tensor:
-        return self.model(batch.tokens_BT)
+    def hidden(self, batch: TextBatch) -> Tensor:
+        return self.model.hidden(batch.tokens_BT)
 
     def validate(self, step: int) -> dict[str, float]:
         self.folder.write_text(f"samples/step-{step}.txt", self._sample())

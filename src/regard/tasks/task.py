@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from regard.data.stream import Stream
+    from regard.decoding.engines import Engines
     from regard.evaluation.metrics import Evaluation
     from regard.hardware import Hardware
 
@@ -48,6 +49,7 @@ class Task(ABC, Generic[S]):
 
     model: Any
     stream: Stream[Any, Any]
+    _engines: Engines | None = None
 
     def __init__(self, settings: S, folder: RunFolder, hardware: Hardware | None = None):
         self.settings, self.folder = settings, folder
@@ -93,17 +95,28 @@ class Task(ABC, Generic[S]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: Any) -> Tensor:
-        """Of what is to be predicted, [..., W], for the labels of the batch, [...]."""
+    def hidden(self, batch: Any) -> Tensor:
+        """What the model's head reads, [..., D], for the labels of the batch, [...]."""
         raise NotImplementedError
 
+    def logits(self, batch: Any) -> Tensor:
+        """Of what is to be predicted, [..., W], for the labels of the batch, [...]."""
+        logits: Tensor = self.model.to_logits(self.hidden(batch))
+        return logits
+
     def loss(self, batch: Any) -> Tensor:
-        """Summed over the targets of the batch; unless a task has another, the cross-entropy of its logits."""
+        """Summed over the targets of the batch; unless a task has another, the cross-entropy of its logits.
+
+        A task implements `hidden` if its model has a `Head`, `to_logits`, and else `logits`.
+        """
+        from regard.training.head_loss import head_loss
         from regard.training.loss import training_loss
 
-        training = self.settings.training
-        consistency = getattr(training, "consistency", 0.0)
-        return training_loss(self.logits, batch, training.label_smoothing, consistency)  # type: ignore[attr-defined]
+        training: Any = self.settings.training
+        smoothing, consistency = training.label_smoothing, getattr(training, "consistency", 0.0)
+        if type(self).logits is not Task.logits:
+            return training_loss(self.logits, batch, smoothing, consistency)
+        return head_loss(self.hidden, self.model.to_logits, batch, smoothing, consistency)
 
     @abstractmethod
     def validate(self, step: int) -> dict[str, float]:
@@ -120,6 +133,15 @@ class Task(ABC, Generic[S]):
     @abstractmethod
     def next_commands(self) -> list[str]:
         """What a user may want to do with the finished run."""
+
+    @property
+    def engines(self) -> Engines:
+        """What the model is decoded with: made once for it."""
+        from regard.decoding.engines import Engines
+
+        if self._engines is None or self._engines.source is not self.model:
+            self._engines = Engines(self.model, self.hardware.device, self.hardware.precision)
+        return self._engines
 
     def draw(self) -> None:
         """The course of training so far, as a picture."""

@@ -179,9 +179,9 @@ class Translate(Task[TranslateSettings]):
 
     # ------------------------------------------------------------ training and scoring
 
-    def logits(self, batch: PairBatch) -> Tensor:
-        """Of the next token at every target position: [B, T, W]."""
-        logits: Tensor = self.model(
+    def hidden(self, batch: PairBatch) -> Tensor:
+        """At every target position, for the next token: [B, T, D]."""
+        return self.model.hidden(
             batch.source_BS,
             batch.source_segments_BS,
             batch.source_positions_BS,
@@ -189,7 +189,6 @@ class Translate(Task[TranslateSettings]):
             batch.target_segments_BT,
             batch.target_positions_BT,
         )
-        return logits
 
     def validate(self, step: int) -> dict[str, float]:
         from regard.evaluation.metrics import bleu
@@ -199,7 +198,8 @@ class Translate(Task[TranslateSettings]):
         pairs = list(itertools.islice(not_empty(self.sources["valid"]), most))
         # A model that has run away may write nothing.
         outputs = [
-            best[0].text if best else "" for best in self.translator(beam=1).translate([source for source, _ in pairs])
+            best[0].text if best else ""
+            for best in self.translator(beam=1).translate([source for source, _ in pairs], best=1)
         ]
         shown = zip(pairs[:SAMPLES], outputs, strict=False)
         blocks = [f"source       {s}\nreference    {t}\ntranslation  {output}\n" for (s, t), output in shown]
@@ -254,6 +254,7 @@ class Translate(Task[TranslateSettings]):
             best = translator.translate(
                 [pair[0] if pair is not None else "" for pair in lines],
                 progress=lambda done: show(done, ""),
+                best=1,
                 noticed=lambda line, tokens: long.notice(line + 1, tokens),
             )
         long.warn()
@@ -295,6 +296,7 @@ class Translate(Task[TranslateSettings]):
             prefixes=prefixes,
             seed=seed,
             split=split_sentences,
+            best=1,
             noticed=lambda line, tokens: long.notice(line + 1, tokens),
         )
         long.warn()
@@ -306,7 +308,7 @@ class Translate(Task[TranslateSettings]):
 
         settings = changed(self.settings.decoding, **decoding)
         source, target = self.tokenizers.both
-        return Translator(self.model, source, target, settings, self._most_positions, self.hardware.device)
+        return Translator(source, target, settings, self._most_positions, self.engines)
 
     def long_sources(self, translator: Translator, split: bool = False) -> LongSources:
         """What remembers which lines are longer than the translator can read, or has learned to."""

@@ -19,8 +19,11 @@ from torch import Tensor, nn
 
 from regard import console
 from regard.hardware import Hardware
+from regard.layers.attention_kernel import cudnn_attention
 from regard.layers.block import Block
-from regard.training.replayed import WARM_UP
+from regard.training.replayed import CAPTURE, WARM_UP
+
+COMPILED: type[nn.Module] = Block  # Trunk: all blocks as one, which takes that many times longer to compile
 
 
 class Backward:
@@ -28,7 +31,7 @@ class Backward:
 
     def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor], hardware: Hardware):
         self.model, self.loss, self.hardware = model, loss, hardware
-        self.compiled = hardware.compile
+        self.compiled, self.cudnn = hardware.compile, hardware.cudnn_attention
         self.scale, self.result = torch.zeros(2, device=hardware.device).unbind()
         self.graphs = Graphs(self._compute, self._same_gradients, hardware.device)
 
@@ -41,7 +44,8 @@ class Backward:
 
     def compute(self, batch: Any, scale: Tensor) -> Tensor:
         try:
-            with self.hardware.autocast(), _compiled_blocks(self.model) if self.compiled else nullcontext():
+            compiled = _compiled_blocks(self.model) if self.compiled else nullcontext()
+            with self.hardware.autocast(), cudnn_attention(self.cudnn), compiled:
                 loss = self.loss(batch) * scale
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
@@ -70,7 +74,7 @@ class Backward:
 @contextmanager
 def _compiled_blocks(model: nn.Module) -> Iterator[None]:
     """The blocks compiled for as long as the gradient is computed; validation runs them as they are."""
-    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    blocks = [module for module in model.modules() if isinstance(module, COMPILED)]
     for block in blocks:
         block.compile(dynamic=False)
     try:
@@ -107,8 +111,12 @@ class Graphs:
             own = batch.to(self.device)
             self.of_shape[shapes] = own, self._capture(own)
         own, graph = self.of_shape[shapes]
-        for static, tensor in zip(own.tensors(), tensors, strict=True):
-            static.copy_(tensor, non_blocking=True)
+        piece = getattr(batch, "piece", None)
+        if piece is not None and own.piece is not None:
+            own.piece.copy_(piece, non_blocking=True)
+        else:
+            for static, tensor in zip(own.tensors(), tensors, strict=True):
+                static.copy_(tensor, non_blocking=True)
         graph.replay()
 
     def _capture(self, batch: Any) -> torch.cuda.CUDAGraph:
@@ -121,7 +129,7 @@ class Graphs:
                 for _ in range(WARM_UP):
                     self.function(batch)
             current.wait_stream(self.stream)
-            with torch.cuda.graph(graph, pool=self.pool):
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=CAPTURE):
                 self.function(batch)
         # Warming up has drawn random numbers. A step must not depend on whether a graph was captured in it: in a
         # resumed run it is, where in the uninterrupted one it was not.

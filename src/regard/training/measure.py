@@ -17,7 +17,7 @@ from regard.hardware import Hardware, free_memory, out_of_memory
 from regard.training.loss import AnyBatch, cross_entropy
 
 Result = TypeVar("Result")
-
+AT_A_TIME = 1 << 26  # logits that are taken to float32 together
 LARGEST_EXPONENT = 700.0  # e to more than that overflows
 
 
@@ -57,7 +57,7 @@ def measure(
 
     def compute(batch: AnyBatch) -> tuple[float, Tensor]:
         logits = logits_of(batch)
-        loss = cross_entropy(logits, batch.labels, ignore=batch.nothing).item()
+        loss = _surprise(logits, batch.labels, batch.nothing).item()
         return loss, _count(logits.argmax(-1), batch.labels, batch.nothing)
 
     total, counts = 0.0, torch.zeros(4, dtype=torch.long)
@@ -107,6 +107,13 @@ def outputs(
             # Here, not in `except`: what was computed so far is held until that is left.
             most = rows // 2
             free_memory(hardware.device)
+
+
+def _surprise(logits: Tensor, labels: Tensor, nothing: int) -> Tensor:
+    """The cross-entropy, summed."""
+    logits_NW, rows = logits.flatten(0, -2), max(1, AT_A_TIME // logits.shape[-1])
+    parts = zip(logits_NW.split(rows), labels.flatten().split(rows), strict=True)
+    return torch.stack([cross_entropy(some, of, ignore=nothing) for some, of in parts]).sum()
 
 
 def _count(guesses: Tensor, labels: Tensor, nothing: int) -> Tensor:

@@ -1,0 +1,276 @@
+"""The engine that every kind of decoding runs on: texts enter slots, are written token by token, and leave.
+
+A step feeds one token per row, and decides on the device what comes next: by beam search or by drawing. On a GPU it is
+one CUDA graph, and the program reads what a step has found while the next one is running, so the device never waits.
+Models whose mixers keep all rows at one position are decoded in waves: the next texts enter when all slots are free.
+
+Shapes: B slots · K beams · N = B · K rows · X texts that enter · T their longest beginning
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.decoding.hypothesis import Request, upload
+from regard.models.causal import Causal
+from regard.models.seq2seq import Seq2Seq
+from regard.models.state import DecoderState, SlotState
+from regard.training.replayed import WARM_UP, Replayed
+
+READ_TOGETHER = {"cuda": 16384, "cpu": 256}  # tokens that are read at once when texts enter
+
+
+class Search(Protocol):
+    """What is made of the logits: `Beams` or `Draws`."""
+
+    tokens_N: Tensor  # to be fed next
+    open_B: Tensor  # which slots go on
+    report_BX: Tensor  # what the program is told after each step; first, whether the slot is open
+
+    def enter(self, slots_X: Tensor, requests: Sequence[Request]) -> None: ...
+    def advance(self, logits_NW: Tensor) -> Tensor | None: ...
+
+
+class Rows(Protocol):
+    """A model with the state of its rows."""
+
+    waves: bool  # all texts must enter together
+
+    def together(self, request: Request) -> tuple[int, int]:
+        """How long a beginning is made, and how many of that length enter at once."""
+
+    def enter(self, slots: Sequence[int], requests: Sequence[Request]) -> Sequence[Request]:
+        """Read the beginnings; what is left for the search to begin with."""
+
+    def step(self, tokens_N: Tensor) -> Tensor: ...
+    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None: ...
+    def reach(self, occupied_B: NDArray[np.bool_]) -> None:
+        """Told before every step."""
+
+
+# ---------------------------------------------------------------- rows that texts enter one by one
+
+
+class SlotRows:
+    """Of a model whose mixers have slots."""
+
+    waves = False
+
+    def __init__(self, model: Causal | Seq2Seq, state: SlotState, most: int, device: torch.device):
+        """`most`: positions that the model has."""
+        self.model, self.state, self.most, self.device = model, state, most, device
+        self.slots = state.places.slots
+        self.positions = np.zeros(self.slots, np.int64)
+
+    def together(self, request: Request) -> tuple[int, int]:
+        length = min(rounded(max(1, len(request.reads))), self.most)
+        # An eighth of the slots at a time: the others are not kept waiting for free ones.
+        return length, max(1, min(self.slots // 8, READ_TOGETHER.get(self.device.type, 256) // length))
+
+    def enter(self, slots: Sequence[int], requests: Sequence[Request]) -> Sequence[Request]:
+        """All of one length; with the last repeated until there are as many as always."""
+        length, rows = self.together(requests[0])
+        lengths = np.array([len(request.reads) for request in requests])
+        tokens_XT = np.zeros((rows, length), np.int64)
+        for row, request in enumerate(requests):
+            tokens_XT[row, : lengths[row]] = request.reads
+        missing = rows - len(requests)
+        tokens_XT[len(requests) :] = tokens_XT[len(requests) - 1]
+        slots_X = upload([*slots, *[slots[-1]] * missing], self.device)
+        lengths_X = upload(np.pad(lengths, (0, missing), mode="edge"), self.device)
+        begun = lengths_X if isinstance(self.model, Causal) else torch.zeros_like(lengths_X)
+        self.state.places.enter(slots_X, begun)
+        self.positions[list(slots)] = lengths if isinstance(self.model, Causal) else 0
+        if lengths.any():
+            model: Any = self.model.trunk if isinstance(self.model, Causal) else self.model
+            model.enter(upload(tokens_XT, self.device), lengths_X, slots_X, self.state)
+        return requests
+
+    def step(self, tokens_N: Tensor) -> Tensor:
+        return self.model.step(tokens_N, self.state)
+
+    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
+        self.state.places.advance(open_B, from_BK)
+
+    def reach(self, occupied_B: NDArray[np.bool_]) -> None:
+        """Before a step: how far back there is anything to look at."""
+        if self.device.type != "cuda":  # where a captured step has one shape
+            places = self.state.places
+            furthest = int(self.positions.max(initial=0, where=occupied_B)) + 1
+            places.reach = min(-(-furthest // 32) * 32, places.length)
+        self.positions += occupied_B
+
+
+# ---------------------------------------------------------------- rows that are all at one position
+
+
+class WaveRows:
+    """Of a model with another mixer: a new state for every wave of texts."""
+
+    waves = True
+
+    def __init__(self, model: Causal | Seq2Seq, slots: int, beams: int, length: int, device: torch.device):
+        """`length`: the longest text, with its beginning."""
+        self.model, self.slots, self.beams, self.length, self.device = model, slots, beams, length, device
+        self.state: DecoderState
+
+    def together(self, request: Request) -> tuple[int, int]:
+        return 0, self.slots
+
+    def enter(self, slots: Sequence[int], requests: Sequence[Request]) -> Sequence[Request]:
+        """Into the first slots; the others hold copies, that nobody reads."""
+        if isinstance(self.model, Causal):
+            # All rows stand at the same position: what the shortest does not have is fed token by token.
+            shared = min(len(request.reads) for request in requests)
+            requests = [_fed_from(request, shared) for request in requests]
+        rows = [request.reads for request in requests]
+        rows += [rows[-1]] * (self.slots - len(rows))
+        if isinstance(self.model, Causal):
+            self.state = self.model.start(self.slots, self.length)
+            if rows[0]:
+                self.model.prefill(upload(rows, self.device), self.state)
+            return requests
+        lengths = np.array([len(row) for row in rows])
+        segments = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
+        source = np.zeros_like(segments)
+        source[segments > 0] = np.concatenate(rows)
+        source_BS, segments_BS = upload(source, self.device), upload(segments, self.device)
+        self.state = self.model.start(source_BS, segments_BS, self.beams, self.length)
+        return requests
+
+    def step(self, tokens_N: Tensor) -> Tensor:
+        return self.model.step(tokens_N, self.state)
+
+    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
+        if from_BK is not None:
+            first_B1 = torch.arange(self.slots, device=from_BK.device)[:, None] * self.beams
+            self.state.select((first_B1 + from_BK).flatten())
+
+    def reach(self, occupied_B: NDArray[np.bool_]) -> None:
+        pass
+
+
+def _fed_from(request: Request, position: int) -> Request:
+    """The same text with only so many positions read at once; the rest of its beginning is forced."""
+    rest = [*request.reads[position:], request.first]
+    request.skipped = len(rest) - 1
+    uniform = request.uniform
+    if uniform is not None:
+        uniform = np.pad(uniform, (request.skipped, 0))
+    return replace(
+        request,
+        reads=request.reads[:position],
+        first=rest[0],
+        forced=[*rest[1:], *request.forced],
+        limit=request.limit + request.skipped,
+        uniform=uniform,
+    )
+
+
+# ---------------------------------------------------------------- the engine
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step has found: the text in each slot, the search's report on it, and which slots are done with it."""
+
+    texts: list[Request | None]
+    report_BX: NDArray[np.float32]
+    done: list[int]
+
+
+class Engine:
+    def __init__(self, rows: Rows, search: Search, slots: int, device: torch.device):
+        self.rows, self.search, self.slots, self.device = rows, search, slots, device
+        self.ahead = 1 if device.type == "cuda" else 0  # steps that are begun before one is read
+        self.step = Replayed(self._step, captured=device.type == "cuda" and not rows.waves)
+        self.texts: list[Request | None] = [None] * slots
+        self.waiting: deque[Request] = deque()
+        if self.step.captured:
+            # With nobody in the slots yet, so that every step of a text is a replay: kernels that are captured may be
+            # chosen otherwise, and round otherwise.
+            with torch.inference_mode():
+                for _ in range(WARM_UP + 1):
+                    self.step()
+
+    def _step(self) -> None:
+        from_BK = self.search.advance(self.rows.step(self.search.tokens_N))
+        self.rows.advance(self.search.open_B, from_BK)
+
+    @torch.inference_mode()
+    def run(self, requests: Iterable[Request]) -> Iterator[Step]:
+        """Every step, as it is read. Further texts may be put into `waiting` meanwhile."""
+        self.texts = [None] * self.slots
+        self.waiting = deque(requests)
+        running: deque[tuple[list[Request | None], Tensor, Any]] = deque()
+        while True:
+            self._let_in(idle=not running)
+            occupied_B = np.array([text is not None for text in self.texts])
+            if occupied_B.any():
+                self.rows.reach(occupied_B)
+                self.step()
+                running.append((list(self.texts), *self._on_its_way()))
+            if not running:
+                return
+            if len(running) > self.ahead or not occupied_B.any():
+                yield self._read(*running.popleft())
+
+    def leave(self, slot: int) -> None:
+        """Nothing more is wanted of the text in this slot."""
+        self.texts[slot] = None
+
+    def _let_in(self, idle: bool) -> None:
+        """Texts enter free slots: as many at once as are read together, or the last ones."""
+        free = [slot for slot, text in enumerate(self.texts) if text is None]
+        while self.waiting and free:
+            length, most = self.rows.together(self.waiting[0])
+            if self.rows.waves and (len(free) < self.slots or not idle):
+                return
+            if len(free) < min(most, len(self.waiting)) and len(free) < self.slots:
+                return
+            texts: list[Request] = []
+            while self.waiting and len(texts) < min(most, len(free)):
+                if self.rows.together(self.waiting[0])[0] != length:
+                    break
+                texts.append(self.waiting.popleft())
+            slots, free = free[: len(texts)], free[len(texts) :]
+            self.search.enter(upload(slots, self.device), self.rows.enter(slots, texts))
+            for slot, text in zip(slots, texts, strict=True):
+                self.texts[slot] = text
+            if self.rows.waves:
+                return
+
+    def _on_its_way(self) -> tuple[Tensor, Any]:
+        """The report of the step that was just begun, and what tells when it is here."""
+        if self.device.type != "cuda":
+            return self.search.report_BX.clone(), None
+        report_BX = torch.empty(self.search.report_BX.shape, pin_memory=True)
+        report_BX.copy_(self.search.report_BX, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        return report_BX, event
+
+    def _read(self, texts: list[Request | None], report_BX: Tensor, event: Any) -> Step:
+        if event is not None:
+            event.synchronize()
+        report = report_BX.numpy()
+        # A slot may have been left, or been given to another text, since the step began.
+        here = [text if text is self.texts[slot] else None for slot, text in enumerate(texts)]
+        done = [slot for slot in np.flatnonzero(report[:, 0] == 0).tolist() if here[slot] is not None]
+        for slot in done:
+            self.leave(slot)
+        return Step(here, report, done)
+
+
+def rounded(length: int) -> int:
+    """A length up to the next of a few, so that texts of similar length are read in one shape."""
+    step = 8 if length <= 64 else 32 if length <= 256 else 128
+    return -(-length // step) * step

@@ -1,0 +1,161 @@
+"""Slots: a fixed number of places for texts that are decoded side by side, each at its own position.
+
+A text enters a free slot and leaves it when it is done, while others go on; no tensor changes its shape or its place
+in memory. So a step can be captured in a CUDA graph, and what is computed for a text does not depend on which others
+are decoded beside it.
+
+The hypotheses of a text are never moved either. Position l of beam k is computed in row k and stays there; when
+another beam takes over the beginning of that one, only a table of origins is changed: `origins[b, k, l]` is the row
+that holds position l of what is now beam k.
+
+Shapes: B slots · K beams of a slot · N = B · K rows · H heads · G key and value heads · E positions held ·
+        L longest text · S source positions · X texts that enter · T of their positions
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from regard.layers.attention import Attention
+
+
+class Places:
+    """Where every text stands, and in which row each of its positions is found."""
+
+    def __init__(self, slots: int, beams: int, length: int, device: torch.device):
+        self.slots, self.beams, self.length = slots, beams, length
+        self.positions_N = torch.zeros(slots * beams, dtype=torch.long, device=device)
+        self.beam_K = torch.arange(beams, device=device)
+        self.slot_N = torch.arange(slots * beams, device=device) // beams
+        self.origins_BKL = torch.zeros(slots, beams, length, dtype=torch.int32, device=device) if beams > 1 else None
+        self.reach = length  # every text stands below it; known without asking the device
+        self.masks: dict[int, Tensor] = {}  # of this step
+
+    def enter(self, slots_X: Tensor, positions_X: Tensor) -> None:
+        """These slots hold new texts, that have so many positions behind them."""
+        self.positions_N.view(self.slots, self.beams)[slots_X] = positions_X[:, None]
+        if self.origins_BKL is not None:
+            self.origins_BKL[slots_X] = 0
+        self.masks.clear()
+
+    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
+        """One position further where the slot is open; beam k goes on from what was beam `from_BK[k]`."""
+        if self.origins_BKL is not None and from_BK is not None:
+            at_BK1 = self.positions_N.view(self.slots, self.beams, 1)
+            lineage_BKL = self.origins_BKL.gather(1, from_BK[:, :, None].expand_as(self.origins_BKL))
+            self.origins_BKL.copy_(lineage_BKL.scatter_(2, at_BK1, from_BK[:, :, None].int()))
+        self.positions_N.view(self.slots, self.beams).add_(open_B[:, None])
+        self.masks.clear()
+
+    def mask(self, entries: int) -> Tensor:
+        """True where a beam may look, of keys held in `entries` places for every beam: [B, 1, K, E · K].
+
+        Position l is held in place l mod `entries`. The position of this step is held already.
+        """
+        if entries not in self.masks:
+            now_B1 = self.positions_N.view(self.slots, self.beams)[:, :1]
+            place_E = torch.arange(min(self.reach, entries), device=now_B1.device)
+            held_BE = now_B1 - (now_B1 - place_E) % entries  # the position in each place; below 0: none yet
+            mask_BKEK = (held_BE >= 0)[:, None, :, None]
+            if self.origins_BKL is not None:
+                held_BKE = held_BE.clamp(min=0)[:, None].expand(-1, self.beams, -1)
+                origin_BKE = self.origins_BKL.gather(2, held_BKE)
+                origin_BKE = torch.where(held_BKE == now_B1[:, :, None], self.beam_K[:, None].int(), origin_BKE)
+                mask_BKEK = mask_BKEK & (origin_BKE[..., None] == self.beam_K)
+            self.masks[entries] = mask_BKEK.flatten(2)[:, None]
+        return self.masks[entries]
+
+
+class KeySlots:
+    """Keys and values of what has been decoded so far; of local attention, of the last positions only."""
+
+    def __init__(self, attention: Attention, places: Places, entries: int, like: Tensor):
+        self.places, self.entries = places, min(entries, places.length)
+        shape = (places.slots, attention.key_value_heads, self.entries * places.beams)
+        self.keys_BGEK = like.new_zeros(*shape, attention.key_width)
+        self.values_BGEV = like.new_zeros(*shape, attention.value_width)
+
+    def attend(self, q_NH1K: Tensor, k_NG1K: Tensor, v_NG1V: Tensor) -> Tensor:
+        """Add one position to every row; what it finds in those before it and in itself: [N, H · V]."""
+        if kernel := slot_kernel(q_NH1K):
+            return kernel.attend_to_own(q_NH1K, k_NG1K, v_NG1V, self)
+        places = self.places
+        place_N = places.positions_N % self.entries * places.beams + places.beam_K.repeat(places.slots)
+        self.keys_BGEK[places.slot_N, :, place_N] = k_NG1K[:, :, 0]
+        self.values_BGEV[places.slot_N, :, place_N] = v_NG1V[:, :, 0]
+        used = slice(0, min(places.reach, self.entries) * places.beams)
+        mask_B1KE = places.mask(self.entries)
+        return _beams_as_queries(q_NH1K, self.keys_BGEK[:, :, used], self.values_BGEV[:, :, used], mask_B1KE)
+
+    def entering(self, slots_X: Tensor, lengths_X: Tensor) -> Entering:
+        return Entering(self, slots_X, lengths_X)
+
+
+class Entering:
+    """The state that the first positions of texts are read into: some of the slots."""
+
+    def __init__(self, state: KeySlots, slots_X: Tensor, lengths_X: Tensor):
+        self.state, self.slots_X, self.lengths_X = state, slots_X, lengths_X
+
+    def append(self, k_XGTK: Tensor, v_XGTV: Tensor) -> None:
+        """Of rows that are filled up at their end: what is kept of the filling is never looked at."""
+        entries = self.state.entries
+        if k_XGTK.shape[2] > entries:
+            last_X1 = self.lengths_X[:, None] - 1
+            held_XE = last_X1 - (last_X1 - torch.arange(entries, device=last_X1.device)) % entries
+            held_X1E1 = held_XE.clamp(min=0)[:, None, :, None]
+            k_XGTK, v_XGTV = (x.gather(2, held_X1E1.expand(-1, x.shape[1], -1, x.shape[3])) for x in (k_XGTK, v_XGTV))
+        beams = self.state.places.beams
+        for held, new in ((self.state.keys_BGEK, k_XGTK), (self.state.values_BGEV, v_XGTV)):
+            # All beams find them in the row of the first.
+            held.unflatten(2, (entries, beams))[:, :, : new.shape[2], 0][self.slots_X] = new
+
+
+class MemorySlots:
+    """Keys and values of the encoder's output: once for every text, however many beams it has."""
+
+    def __init__(self, attention: Attention, places: Places, source_length: int, like: Tensor):
+        self.places = places
+        shape = (places.slots, attention.key_value_heads, source_length)
+        self.keys_BGSK = like.new_zeros(*shape, attention.key_width)
+        self.values_BGSV = like.new_zeros(*shape, attention.value_width)
+        self.lengths_B = torch.ones(places.slots, dtype=torch.long, device=like.device)
+        self.position_S = torch.arange(source_length, device=like.device)
+
+    def enter(self, slots_X: Tensor, k_XGSK: Tensor, v_XGSV: Tensor, lengths_X: Tensor) -> None:
+        self.keys_BGSK[:, :, : k_XGSK.shape[2]][slots_X] = k_XGSK
+        self.values_BGSV[:, :, : v_XGSV.shape[2]][slots_X] = v_XGSV
+        self.lengths_B[slots_X] = lengths_X
+
+    def attend(self, q_NH1K: Tensor) -> Tensor:
+        """What every row finds in the source: [N, H · V]."""
+        if kernel := slot_kernel(q_NH1K):
+            return kernel.attend_across(q_NH1K, self)
+        mask_B11S = (self.position_S < self.lengths_B[:, None])[:, None, None]
+        mask_B1KS = mask_B11S.expand(-1, -1, self.places.beams, -1)
+        return _beams_as_queries(q_NH1K, self.keys_BGSK, self.values_BGSV, mask_B1KS)
+
+
+def _beams_as_queries(q_NH1K: Tensor, keys_BGEK: Tensor, values_BGEV: Tensor, mask_B1KE: Tensor) -> Tensor:
+    """The beams of a text are queries over the same keys, of which each sees its own: [N, H · V]."""
+    slots, beams = mask_B1KE.shape[0], mask_B1KE.shape[2]
+    q_BHKK = q_NH1K[:, :, 0].unflatten(0, (slots, beams)).transpose(1, 2)
+    grouped = keys_BGEK.shape[1] != q_BHKK.shape[1]
+    y_BHKV = F.scaled_dot_product_attention(q_BHKK, keys_BGEK, values_BGEV, mask_B1KE, enable_gqa=grouped)
+    return y_BHKV.transpose(1, 2).flatten(0, 1).flatten(1)
+
+
+def slot_kernel(like: Tensor) -> Any:
+    """On a GPU, the module of the kernels that go over each text's own length; else None."""
+    if not like.is_cuda:
+        return None
+    try:
+        from regard.layers import slot_attention
+    except ImportError:  # torch without Triton
+        return None
+    return slot_attention
