@@ -69,29 +69,25 @@ class SlotRows:
         self.model, self.state, self.most, self.device = model, state, most, device
         self.slots = state.places.slots
         self.positions = np.zeros(self.slots, np.int64)
+        self.readers: dict[int, _Reader] = {}
 
     def together(self, request: Request) -> tuple[int, int]:
-        length = min(rounded(max(1, len(request.reads))), self.most)
+        length = min(rounded(max(1, len(request.reads)), 16 if self.device.type == "cuda" else 8), self.most)
         # An eighth of the slots at a time: the others are not kept waiting for free ones.
         return length, max(1, min(self.slots // 8, READ_TOGETHER.get(self.device.type, 256) // length))
 
     def enter(self, slots: Sequence[int], requests: Sequence[Request]) -> Sequence[Request]:
         """All of one length; with the last repeated until there are as many as always."""
         length, rows = self.together(requests[0])
-        lengths = np.array([len(request.reads) for request in requests])
-        tokens_XT = np.zeros((rows, length), np.int64)
-        for row, request in enumerate(requests):
-            tokens_XT[row, : lengths[row]] = request.reads
-        missing = rows - len(requests)
-        tokens_XT[len(requests) :] = tokens_XT[len(requests) - 1]
-        slots_X = upload([*slots, *[slots[-1]] * missing], self.device)
-        lengths_X = upload(np.pad(lengths, (0, missing), mode="edge"), self.device)
-        begun = lengths_X if isinstance(self.model, Causal) else torch.zeros_like(lengths_X)
-        self.state.places.enter(slots_X, begun)
+        told_XT = np.zeros((rows, 2 + length), np.int64)  # slot, length, and tokens of each
+        for row, (slot, request) in enumerate(zip(slots, requests, strict=True)):
+            told_XT[row, : 2 + len(request.reads)] = [slot, len(request.reads), *request.reads]
+        told_XT[len(requests) :] = told_XT[len(requests) - 1]
+        if length not in self.readers:
+            self.readers[length] = _Reader(self.model, self.state, told_XT, self.device)
+        self.readers[length].read(told_XT)
+        lengths = told_XT[: len(requests), 1]
         self.positions[list(slots)] = lengths if isinstance(self.model, Causal) else 0
-        if lengths.any():
-            model: Any = self.model.trunk if isinstance(self.model, Causal) else self.model
-            model.enter(upload(tokens_XT, self.device), lengths_X, slots_X, self.state)
         return requests
 
     def step(self, tokens_N: Tensor) -> Tensor:
@@ -107,6 +103,31 @@ class SlotRows:
             furthest = int(self.positions.max(initial=0, where=occupied_B)) + 1
             places.reach = min(-(-furthest // 32) * 32, places.length)
         self.positions += occupied_B
+
+
+class _Reader:
+    """Reads beginnings of one length into slots; on a GPU by replaying a graph."""
+
+    def __init__(self, model: Causal | Seq2Seq, state: SlotState, example_XT: NDArray[np.int64], device: torch.device):
+        self.model, self.state, self.device = model, state, device
+        self.told_XT = torch.from_numpy(example_XT).to(device, copy=True)
+        self.replayed = Replayed(self._read, captured=device.type == "cuda")
+        if self.replayed.captured:  # as with steps, every reading is then a replay
+            for _ in range(WARM_UP + 1):
+                self.replayed()
+
+    def read(self, told_XT: NDArray[np.int64]) -> None:
+        self.told_XT.copy_(upload(told_XT, self.device))
+        self.replayed()
+
+    def _read(self) -> None:
+        slots_X, lengths_X, tokens_XT = self.told_XT[:, 0], self.told_XT[:, 1], self.told_XT[:, 2:]
+        if isinstance(self.model, Causal):
+            self.state.places.enter(slots_X, lengths_X)
+            self.model.trunk.enter(tokens_XT, lengths_X, slots_X, self.state)
+        else:
+            self.state.places.enter(slots_X, torch.zeros_like(lengths_X))
+            self.model.enter(tokens_XT, lengths_X, slots_X, self.state)
 
 
 # ---------------------------------------------------------------- rows that are all at one position
@@ -270,7 +291,7 @@ class Engine:
         return Step(here, report, done)
 
 
-def rounded(length: int) -> int:
+def rounded(length: int, smallest: int = 8) -> int:
     """A length up to the next of a few, so that texts of similar length are read in one shape."""
-    step = 8 if length <= 64 else 32 if length <= 256 else 128
+    step = smallest if length <= 64 else 32 if length <= 256 else 128
     return -(-length // step) * step

@@ -22,6 +22,7 @@ from regard.layers.slots import KeySlots, MemorySlots
 
 STRETCH = 128  # positions that one program goes over, where there would otherwise be too few to keep the GPU busy
 ENOUGH = 264  # programs
+BLOCK = 32  # positions read at once
 
 
 def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlots) -> Tensor:
@@ -32,7 +33,6 @@ def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlot
     value_width = v.shape[-1]
     stretch = STRETCH if rows * heads < ENOUGH else state.entries
     stretches = triton.cdiv(state.entries, stretch)
-    block = _block(state.entries)
     y_NHV = q.new_empty(rows, heads, value_width)
     # Of each stretch: what was found, unscaled, and after it the largest score and the sum of exponentials.
     found_NHSX = q.new_empty(rows, heads, stretches, value_width + 2, dtype=torch.float32) if stretches > 1 else y_NHV
@@ -58,10 +58,11 @@ def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlot
         V=value_width,
         Q_UP=triton.next_power_of_2(key_width),
         V_UP=triton.next_power_of_2(value_width),
-        BLOCK=block,
+        BLOCK=BLOCK,
         STRETCH=stretch,
         STRETCHES=stretches,
-        num_warps=1 if block == 32 else 4,
+        STAGES=1 if state.entries <= STRETCH else 3,  # loads that are under way while others are used
+        num_warps=1 if state.entries <= STRETCH else 2,
     )
     if stretches > 1:
         _join_stretches[(rows, heads)](
@@ -98,15 +99,10 @@ def attend_across(q_NH1Q: Tensor, state: MemorySlots) -> Tensor:
         V=value_width,
         Q_UP=triton.next_power_of_2(key_width),
         V_UP=triton.next_power_of_2(value_width),
-        BLOCK=32,
+        BLOCK=BLOCK,
         num_warps=1,
     )
     return y_NHV.flatten(1)
-
-
-def _block(length: int) -> int:
-    """Positions read at once: few where texts are short, so that little is read in vain."""
-    return 32 if length <= 128 else 64
 
 
 @triton.jit
@@ -138,6 +134,7 @@ def _attend_to_own(
     BLOCK: tl.constexpr,
     STRETCH: tl.constexpr,
     STRETCHES: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     row, head, stretch = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     g = head // group
@@ -157,7 +154,7 @@ def _attend_to_own(
     held = ((row // BEAMS) * groups + g) * entries * BEAMS  # where those of this text and head begin
     start = tl.maximum(0, now - entries + 1) + stretch * STRETCH
     stop = tl.minimum(now, start + STRETCH)
-    for begin in tl.range(start, stop, BLOCK, num_stages=3):
+    for begin in tl.range(start, stop, BLOCK, num_stages=STAGES):
         position = begin + tl.arange(0, BLOCK)
         seen = position < stop
         place = (position % entries) * BEAMS
