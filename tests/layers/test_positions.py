@@ -199,3 +199,19 @@ def test_plain_index_survives_layer_norm():
     x = torch.randn(1, 1, D).expand(1, 2, D)
     out = norm(positions(x, torch.tensor([[0, 90]])))
     assert (out[0, 0] - out[0, 1]).abs().max() > 0.1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_rotation_of_a_gpu_is_the_one_written_out():
+    torch.manual_seed(1)
+    x = torch.randn(3, 19, 5 * 24, device="cuda").unflatten(-1, (5, 24)).transpose(1, 2)
+    positions = torch.randint(0, 1000, (3, 19), device="cuda")
+    exact = x.double().requires_grad_()
+    half = x.bfloat16().requires_grad_()
+    expected, found = Rotary.rotate(exact, positions), Rotary.rotate(half, positions)
+    gradient = torch.randn_like(x)
+    (of_exact,) = torch.autograd.grad(expected, exact, gradient.double())
+    (of_half,) = torch.autograd.grad(found, half, gradient.bfloat16())
+    for own, wanted in ((found, expected), (of_half, of_exact)):
+        assert own.dtype == torch.bfloat16
+        assert (own.double() - wanted).norm() < 0.005 * wanted.norm()

@@ -17,7 +17,8 @@ Shapes: B rows · T positions · D model width · H heads · K head width · R �
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from functools import cache
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -175,6 +176,9 @@ class Rotary(NoPositions):
     @staticmethod
     def rotate(x_BHTK: Tensor, positions_BT: Tensor) -> Tensor:
         """Rotate each pair (x_i, x_{i + K/2}) by position · frequency_i: q·k then depends on distance only."""
+        if x_BHTK.is_cuda and x_BHTK.itemsize == 2 and not torch.compiler.is_compiling() and (fused := _fused()):
+            of_pairs = kept_frequencies(x_BHTK.shape[-1], x_BHTK.device)
+            return fused.Rotated.apply(x_BHTK, positions_BT, of_pairs)  # type: ignore[no-any-return]
         angles_B1TK = (positions_BT[..., None] * frequencies(x_BHTK.shape[-1], x_BHTK.device))[:, None]
         cos, sin = angles_B1TK.cos().to(x_BHTK.dtype), angles_B1TK.sin().to(x_BHTK.dtype)
         first, second = x_BHTK.chunk(2, dim=-1)
@@ -200,6 +204,21 @@ def sinusoidal_2d(rows: int, columns: int, width: int, device: torch.device | No
 def frequencies(width: int, device: torch.device | None = None) -> Tensor:
     """1 / 10000^(2i/d) for i = 0 … d/2 − 1."""
     return 10000.0 ** (-torch.arange(0, width, 2, device=device, dtype=torch.float32) / width)
+
+
+@cache
+def kept_frequencies(width: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return frequencies(width, device)
+
+
+def _fused() -> Any:
+    """The kernels for a GPU; None where torch has no Triton."""
+    try:
+        from regard.layers import fused_rotation
+    except ImportError:
+        return None
+    return fused_rotation
 
 
 # ---------------------------------------------------------------- tables of a grid
