@@ -65,8 +65,8 @@ KINDS = {  # of kernels, by what is in their names; the first that fits
     "attention": r"flash|fmha|sdpa|attention",
     "products": r"gemm|cutlass|nvjet|xmma|cublas|splitK",
     "loss": r"_one_pass|_two_passes|softmax|nll_loss",
-    "optimizer": r"adam|multi_tensor|foreach|norm_kernel",
-    "compiled": r"triton_",
+    "optimizer": r"adam|multi_tensor|foreach|lpnorm",
+    "between": r"triton_|_add_norm|_activate|layer_norm",
     "copies": r"memcpy|memset|copy|fill",
 }
 
@@ -335,9 +335,8 @@ def kernels_of(contender: Contender, batches: list[TextBatch], device: torch.dev
     kinds = dict.fromkeys([*KINDS, "rest"], 0.0)
     for name, taken in times.items():
         kinds[next((kind for kind, has in KINDS.items() if re.search(has, name, re.IGNORECASE)), "rest")] += taken
-    print(
-        f"\n{contender.name}: " + " · ".join(f"{kind} {taken:.2f}" for kind, taken in kinds.items()) + " ms an update"
-    )
+    summary = " · ".join(f"{kind} {taken:.2f}" for kind, taken in kinds.items())
+    print(f"\n{contender.name}: {sum(times.values()):.2f} ms of kernels an update: {summary}")
     calls = {event.key: event.count / 3 for event in events}
     for name, taken in sorted(times.items(), key=lambda item: -item[1])[:most]:
         print(f"  {taken:8.3f} ms  {calls[name]:6.0f} x  {name[:110]}")

@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 import regard
 from expect import error_of
 from regard.errors import Interrupted
-from regard.evaluation.process_memory import growth_during
 from regard.files import locked
+from regard.process_memory import growth_during
 from regard.run import open_run, read_recipe
 from regard.tasks.synthetic import Synthetic
 from regard.training.checkpoint import weights_of

@@ -255,7 +255,7 @@ def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
     folder.write_json("config.json", task.architecture() | {"model": model})
     progress = trainer.run()
     trainer.finish()
-    return _write_summary(task, progress.step, progress.seconds, parameters, task.test())
+    return _write_summary(task, progress.step, progress.seconds, parameters, trainer.memory, task.test())
 
 
 def _note_environment(task: Task[Any], step: int) -> None:
@@ -281,7 +281,7 @@ def _note_environment(task: Task[Any], step: int) -> None:
 
 
 def _write_summary(
-    task: Task[Any], steps: int, seconds: float, parameters: int, metrics: dict[str, float]
+    task: Task[Any], steps: int, seconds: float, parameters: int, memory: dict[str, int], metrics: dict[str, float]
 ) -> dict[str, Any]:
     """Leave summary.json for scripts and README.md for people."""
     from regard.hardware import peak_memory
@@ -294,6 +294,7 @@ def _write_summary(
         "seconds": round(seconds, 1),
         "parameters": parameters,
         "device": task.hardware.describe(),
+        **memory,
         "peak_memory_bytes": peak_memory(task.hardware.device),
         "metrics": metrics,
         "next": [command + _plugin_options(task.settings) for command in task.next_commands()],

@@ -7,7 +7,17 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.image_operations import GEOMETRIC, OPERATIONS, TONAL, change, channel_means, grey
+from regard.data.image_operations import (
+    GEOMETRIC,
+    OF_LEVELS,
+    OF_PIXELS,
+    OPERATIONS,
+    TONAL,
+    Levels,
+    change,
+    channel_means,
+    grey,
+)
 
 HEIGHT, WIDTH = 24, 32
 AMOUNTS = (-1.0, -0.37, 0.0, 0.2, 0.64, 1.0)
@@ -65,6 +75,19 @@ def pillow(name: str, image: Image.Image, amount: float) -> Image.Image:
 
 def is_outside(image: Tensor) -> Tensor:
     return (image == torch.tensor(OUTSIDE)[None, :, None, None]).all(1, keepdim=True).float()
+
+
+def test_tones_of_levels_are_computed_for_levels_and_not_for_pixels():
+    """However large the image is, as many numbers: one for each level of each channel."""
+    for side in (8, 40):
+        x = torch.randint(0, 256, (2, 3, side, side), generator=torch.Generator().manual_seed(side)).float()
+        levels = Levels.counted(grey(x), x.flatten(2).long())
+        for name, operation in OF_LEVELS.items():
+            assert operation(levels, torch.tensor([0.3, -0.8])).numel() <= 2 * 3 * 256, name
+        assert levels.count_BCL.sum(2).tolist() == [[side * side] * 3] * 2
+        assert torch.equal(levels.darkest_BC1[..., 0], x.amin((2, 3)))
+        assert torch.equal(levels.lightest_BC1[..., 0], x.amax((2, 3)))
+    assert {*OF_LEVELS, *OF_PIXELS} == set(TONAL)
 
 
 @pytest.mark.parametrize("colour", [True, False])

@@ -51,6 +51,12 @@ def test_every_pair_is_laid_once_and_no_row_is_over_full(seed, room):
     assert check(*captions(700, seed), room)
 
 
+@pytest.mark.parametrize("room", [(40, 200), (200, 40), (8, 90)])
+def test_pairs_much_shorter_than_the_room_on_one_side_are_laid_once(room):
+    for seed in range(20):
+        assert check(*uniform(120, seed, longest=4), room)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 40])
 def test_small_sets_are_laid_too(count):
     for seed in range(30):

@@ -44,7 +44,7 @@ def test_the_number_of_slots_does_not_change_a_translation(trained, sentences, s
 
 
 def test_what_does_not_fit_into_memory_is_tried_with_fewer_slots(trained, sentences, monkeypatch):
-    expected, tried = trained.translate(sentences, beam=2, slots=8), []
+    expected, tried = trained.translate(sentences, beam=2, slots=2), []
     rows = Engines.rows
 
     def scarce(self, slots, *rest):

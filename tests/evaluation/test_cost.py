@@ -10,8 +10,8 @@ import torch
 
 from regard.evaluation.bench import approach, known_mixers
 from regard.evaluation.cost import UNFUSED, Setup, decoding, forward_backward, growth, held_bytes, predicted
-from regard.evaluation.process_memory import available_memory, growth_during
 from regard.hardware import Hardware
+from regard.process_memory import available_memory, growth_during
 from regard.settings import SystemSettings
 
 T, D = 100, 16

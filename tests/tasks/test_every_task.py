@@ -26,6 +26,8 @@ from regard.cli.app import app
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.hardware import Hardware, seed_everything
+from regard.layers import attention
+from regard.layers.attention_kernel import attend
 from regard.recipes import starter_recipe
 from regard.recipes.writing import flat
 from regard.run import open_run, read_recipe, require
@@ -96,6 +98,23 @@ def test_every_norm_of_its_model_has_the_epsilon_of_the_settings(task, run, requ
 # ---------------------------------------------------------------- training
 
 
+@pytest.mark.parametrize("task", ["language", "pixels", "synthetic"])
+def test_full_rows_are_causal_by_flag_and_need_no_mask(task, run, request, monkeypatch):
+    """For which kernels have a faster way."""
+    asked = []
+
+    def watched(q, k, v, mask, dropout, causal, grouped):
+        asked.append((mask, causal))
+        return attend(q, k, v, mask, dropout, causal, grouped)
+
+    task = prepared(run, data_of(KINDS[task], request))
+    if task.settings.task == "language":
+        task.settings = task.settings.with_section("data", documents="together")
+    monkeypatch.setattr(attention, "attend", watched)
+    task.loss(batches(task, DataState(), 1)[0][0])
+    assert asked and set(asked) == {(None, True)}
+
+
 @pytest.mark.parametrize("task", ["translate", "language", "masked", "pixels", "synthetic"])
 @pytest.mark.parametrize("consistency", [0.0, 2.0])
 def test_its_loss_is_that_of_whole_logits_in_small_chunks(task, run, consistency, request, monkeypatch):
@@ -107,6 +126,7 @@ def test_its_loss_is_that_of_whole_logits_in_small_chunks(task, run, consistency
     wanted = torch.autograd.grad(expected, list(task.model.parameters()))
     monkeypatch.setattr(head_loss, "AT_A_TIME", {"cpu": 1})
     monkeypatch.setattr(head_loss, "FEWEST_ROWS", 16)
+    monkeypatch.setattr(head_loss, "SMALL", 0)
     monkeypatch.setattr(type(task.model), "forward", None)  # whole logits are not asked for
     loss = task.loss(batch)
     found = torch.autograd.grad(loss, list(task.model.parameters()))

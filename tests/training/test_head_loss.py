@@ -33,6 +33,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four positions of one pass at a time, in float32."""
     monkeypatch.setattr(module, "AT_A_TIME", {"cpu": 4 * WORDS * 4, "cuda": 4 * 64 * 4})
     monkeypatch.setattr(module, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(module, "SMALL", 0)
 
 
 def example(consistency: float, bias: bool = True, cap: float = 0.0, kind: type[Batch] = Batch) -> tuple[Any, ...]:
@@ -59,6 +60,15 @@ def test_loss_and_gradients_are_those_of_whole_logits(smoothing, cap, consistenc
     chunked = head_loss(lambda _: hidden, head, batch, smoothing, consistency)
     for mine, wanted in zip(found_by(chunked, head, hidden), found_by(whole, head, hidden), strict=True):
         torch.testing.assert_close(mine, wanted.double(), atol=1e-6, rtol=1e-6)
+
+
+@losses
+def test_few_logits_on_a_cpu_are_computed_whole(smoothing, cap, consistency, monkeypatch):
+    head, hidden, batch = example(consistency, cap=cap)
+    monkeypatch.setattr(module, "SMALL", WORDS * hidden[..., 0].numel())
+    whole = training_loss(lambda _: head(hidden), batch, smoothing, consistency)
+    found = head_loss(lambda _: hidden, head, batch, smoothing, consistency)
+    assert all(map(torch.equal, found_by(found, head, hidden), found_by(whole, head, hidden)))
 
 
 def test_gradients_in_float64_are_exact_to_its_precision():
@@ -180,7 +190,10 @@ def test_the_kernel_computes_what_is_written_out(words, dtype, smoothing, cap, c
 
 @cuda
 @losses
-def test_on_a_gpu_loss_and_gradients_are_the_same_and_the_same_bytes_every_time(smoothing, cap, consistency):
+def test_on_a_gpu_loss_and_gradients_are_the_same_and_the_same_bytes_every_time(
+    smoothing, cap, consistency, monkeypatch
+):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     head, hidden, batch = example(consistency, cap=cap)
     exact = found_by(head_loss(lambda _: hidden, head, batch, smoothing, consistency), head, hidden)
     head, hidden = head.float().cuda(), hidden.detach().float().cuda().requires_grad_()

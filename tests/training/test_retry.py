@@ -19,6 +19,7 @@ from regard.training.folder import RunFolder
 TINY = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "model.dropout=0.1"]
 TINY += ["synthetic.length=8", "synthetic.vocabulary=4", "synthetic.test_sequences=10", "training.tokens_per_batch=128"]
 TINY += ["training.steps=6", "training.validate_every=3", "training.log_every=1"]  # 16 rows a step
+FORESEEN = 3  # losses of a few rows, from which the memory of all is predicted
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_step_that_does_not_fit_is_computed_in_pieces(tmp_path, monkeypatch, s
     split = regard.train("reverse", *TINY, "training.micro_batches=4", out=tmp_path / "split")
     calls = memory_for(rows=4)
     retried = regard.train("reverse", *TINY, out=tmp_path / "retried")
-    assert calls == [16, 8, *[4] * 24]  # 16 and 8 rows did not fit
+    assert calls[FORESEEN:] == [16, 8, *[4] * 24]  # 16 and 8 rows did not fit
     assert [f"micro_batches = {n}" in text for n, text in zip((2, 4), said, strict=True)] == [True, True]
     assert pieces(retried) == 4
     assert (retried / "model.safetensors").read_bytes() == (split / "model.safetensors").read_bytes()
@@ -65,7 +66,7 @@ def test_a_step_that_does_not_fit_is_computed_in_pieces(tmp_path, monkeypatch, s
 def test_memory_may_run_out_at_any_step_and_in_any_piece(tmp_path, said, memory_for):
     settings = [*TINY, "model.dropout=0.0", "training.micro_batches=2"]
     whole = regard.train("reverse", *settings, out=tmp_path / "whole")
-    memory_for(rows=4, from_call=5)  # in the second piece of the third step
+    memory_for(rows=4, from_call=FORESEEN + 5)  # in the second piece of the third step
     retried = regard.train("reverse", *settings, out=tmp_path / "retried")
     assert len(said) == 1 and "Step 3" in said[0] and pieces(retried) == 4
     courses = [RunFolder(run).read_metrics() for run in (whole, retried)]
@@ -81,7 +82,7 @@ def test_a_resumed_run_remembers_its_pieces(tmp_path, monkeypatch, said, memory_
     run = regard.train("reverse", *TINY, "training.steps=3", out=tmp_path / "run")
     del calls[:]
     regard.train("reverse", *TINY, out=run, resume=True)
-    assert calls == [4] * 12  # nothing was tried in vain
+    assert calls[FORESEEN:] == [4] * 12  # nothing was tried in vain
     assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     regard.train(str(run), "training.micro_batches=8", "training.steps=9", resume=True)
     assert pieces(run) == 8  # as asked
@@ -90,7 +91,7 @@ def test_a_resumed_run_remembers_its_pieces(tmp_path, monkeypatch, said, memory_
 def test_one_row_that_does_not_fit_is_an_error(tmp_path, said, memory_for):
     calls = memory_for(rows=0)
     error = error_of(regard.train, "reverse", *TINY, out=tmp_path / "run")
-    assert calls == [16, 8, 4, 2, 1]
+    assert calls == [*[1] * FORESEEN, 16, 8, 4, 2, 1]
     assert "Out of memory" in error.what and "2.00 GiB" in error.why and "synthetic.length" in error.fix
     assert not (tmp_path / "run").exists()
 

@@ -16,7 +16,8 @@ change, and nothing waits for the device. `amount` is between −1 and 1; what h
 
 What geometry brings in from outside the image is grey. Images are float tensors of whole levels, 0 … 255, and
 are so again after each operation, as in Pillow. Sums over whole numbers are exact: so an image comes
-out the same, whatever else is in the batch.
+out the same, whatever else is in the batch. Most changes of tone give equal levels of an image equal new ones: they are
+computed for its 256 levels, not for all its pixels, which then look theirs up.
 
 Shapes: B images · C channels (1 or 3) · H height · W width · P pixels (H·W) · L levels (256)
 """
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -41,9 +43,13 @@ POSTERIZE_BITS = 4
 def change(x_BCHW: Tensor, choice_B: Tensor, amount_B: Tensor) -> Tensor:
     """Each image after the operation it drew, `choice_B` counting through OPERATIONS: whole levels, [B, C, H, W]."""
     choice_B111 = choice_B[:, None, None, None]
-    y_BCHW = torch.where(choice_B111 < len(GEOMETRIC), transform(x_BCHW, choice_B, amount_B), x_BCHW)
-    for number, operation in enumerate(TONAL.values(), start=len(GEOMETRIC)):
-        y_BCHW = torch.where(choice_B111 == number, operation(x_BCHW, amount_B), y_BCHW)
+    grey_B1HW, level_BCP = grey(x_BCHW), x_BCHW.flatten(2).long()
+    new_BCL = new_levels(Levels.counted(grey_B1HW, level_BCP), choice_B, amount_B)
+    y_BCHW = new_BCL.gather(2, level_BCP).view_as(x_BCHW)
+    y_BCHW = torch.where(choice_B111 < len(GEOMETRIC), transform(x_BCHW, choice_B, amount_B), y_BCHW)
+    for name, operation in OF_PIXELS.items():
+        changed_BCHW = operation(x_BCHW, grey_B1HW, amount_B)
+        y_BCHW = torch.where(choice_B111 == OPERATIONS.index(name), changed_BCHW, y_BCHW)
     return y_BCHW.round_().clamp_(0, WHITE)
 
 
@@ -72,26 +78,15 @@ def transform(x_BCHW: Tensor, choice_B: Tensor, amount_B: Tensor) -> Tensor:
     return F.grid_sample(x_BCHW - GREY, grid_BHW2, mode="bilinear", padding_mode="zeros", align_corners=False) + GREY
 
 
-# ---------------------------------------------------------------- tone: results need not be whole, nor within 0 … 255
+# ---------------------------------------------------------------- tone of pixels; results need not be whole
 
 
-def brightness(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
-    """Away from or towards black."""
-    return x_BCHW * factor_B111(amount_B)
-
-
-def contrast(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
-    """Away from or towards the mean grey of the image."""
-    mean_B111 = channel_means(grey(x_BCHW))
-    return torch.lerp(mean_B111, x_BCHW, factor_B111(amount_B))
-
-
-def colour(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+def colour(x_BCHW: Tensor, grey_B1HW: Tensor, amount_B: Tensor) -> Tensor:
     """Away from or towards the grey image: saturation. An image of one channel stays as it is."""
-    return torch.lerp(grey(x_BCHW), x_BCHW, factor_B111(amount_B))
+    return torch.lerp(grey_B1HW, x_BCHW, factor_B111(amount_B))
 
 
-def sharpness(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+def sharpness(x_BCHW: Tensor, grey_B1HW: Tensor, amount_B: Tensor) -> Tensor:
     """Away from or towards the smoothed image: means of 3 × 3 pixels, the middle one counted five times."""
     of_three = x_BCHW[:, :, :-2] + x_BCHW[:, :, 1:-1] + x_BCHW[:, :, 2:]
     of_nine = of_three[..., :-2] + of_three[..., 1:-1] + of_three[..., 2:]
@@ -100,53 +95,96 @@ def sharpness(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
     return torch.lerp(smooth_BCHW, x_BCHW, factor_B111(amount_B))
 
 
-def posterize(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+# ---------------------------------------------------------------- tone of levels; results need not be whole
+
+
+@dataclass(frozen=True)
+class Levels:
+    """All levels, and what is to be known of those of each image."""
+
+    levels_L: Tensor
+    mean_grey_B11: Tensor
+    darkest_BC1: Tensor
+    lightest_BC1: Tensor
+    count_BCL: Tensor  # pixels of each level
+    pixels: int
+
+    @classmethod
+    def counted(cls, grey_B1HW: Tensor, level_BCP: Tensor) -> Levels:
+        count_BCL = level_BCP.new_zeros(*level_BCP.shape[:2], LEVELS)
+        count_BCL.scatter_add_(2, level_BCP, level_BCP.new_ones(()).expand_as(level_BCP))
+        levels_L = torch.arange(LEVELS, device=level_BCP.device, dtype=torch.float32)
+        levels_BCL, missing_BCL = levels_L.expand(count_BCL.shape), count_BCL == 0
+        darkest_BC1 = levels_BCL.masked_fill(missing_BCL, WHITE).amin(2, keepdim=True)
+        lightest_BC1 = levels_BCL.masked_fill(missing_BCL, 0).amax(2, keepdim=True)
+        mean_B11 = channel_means(grey_B1HW)[..., 0]
+        return cls(levels_L, mean_B11, darkest_BC1, lightest_BC1, count_BCL, level_BCP.shape[2])
+
+
+def new_levels(levels: Levels, choice_B: Tensor, amount_B: Tensor) -> Tensor:
+    """What each level of each image becomes by the operation it drew, if that is one of levels: [B, C, L]."""
+    new_BCL = levels.levels_L.expand(levels.count_BCL.shape)
+    for name, operation in OF_LEVELS.items():
+        drawn_B11 = (choice_B == OPERATIONS.index(name))[:, None, None]
+        new_BCL = torch.where(drawn_B11, operation(levels, amount_B), new_BCL)
+    return new_BCL
+
+
+def brightness(levels: Levels, amount_B: Tensor) -> Tensor:
+    """Away from or towards black."""
+    return levels.levels_L * factor_B111(amount_B)[..., 0]
+
+
+def contrast(levels: Levels, amount_B: Tensor) -> Tensor:
+    """Away from or towards the mean grey of the image."""
+    return torch.lerp(levels.mean_grey_B11, levels.levels_L, factor_B111(amount_B)[..., 0])
+
+
+def posterize(levels: Levels, amount_B: Tensor) -> Tensor:
     """Fewer levels: the lower bits of each become 0."""
-    lost_bits_B111 = (amount_B.abs() * POSTERIZE_BITS).round().int()[:, None, None, None]
-    return ((x_BCHW.int() >> lost_bits_B111) << lost_bits_B111).float()
+    lost_bits_B11 = (amount_B.abs() * POSTERIZE_BITS).round().int()[:, None, None]
+    return ((levels.levels_L.int() >> lost_bits_B11) << lost_bits_B11).float()
 
 
-def solarize(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+def solarize(levels: Levels, amount_B: Tensor) -> Tensor:
     """Light levels are inverted, dark ones stay."""
-    threshold_B111 = (LEVELS * (1 - amount_B.abs()))[:, None, None, None]
-    return torch.where(x_BCHW >= threshold_B111, WHITE - x_BCHW, x_BCHW)
+    threshold_B11 = (LEVELS * (1 - amount_B.abs()))[:, None, None]
+    return torch.where(levels.levels_L >= threshold_B11, WHITE - levels.levels_L, levels.levels_L)
 
 
-def autocontrast(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+def autocontrast(levels: Levels, amount_B: Tensor) -> Tensor:
     """The darkest level of a channel becomes 0 and the lightest 255."""
-    darkest, lightest = x_BCHW.amin((2, 3), keepdim=True), x_BCHW.amax((2, 3), keepdim=True)
-    stretched_BCHW = (x_BCHW - darkest) * (WHITE / (lightest - darkest).clamp(min=1))
-    return torch.where(lightest > darkest, stretched_BCHW, x_BCHW)
+    darkest, lightest = levels.darkest_BC1, levels.lightest_BC1
+    stretched_BCL = (levels.levels_L - darkest) * (WHITE / (lightest - darkest).clamp(min=1))
+    return torch.where(lightest > darkest, stretched_BCL, levels.levels_L)
 
 
-def equalize(x_BCHW: Tensor, amount_B: Tensor) -> Tensor:
+def equalize(levels: Levels, amount_B: Tensor) -> Tensor:
     """Every level of a channel becomes the share of its pixels that are darker, in steps as Pillow takes them.
 
     level ← (darker + step / 2) / step,   step = (pixels − those of the lightest level) / 255,   in whole numbers
     """
-    level_BCP = x_BCHW.flatten(2).long()
-    count_BCL = level_BCP.new_zeros(*level_BCP.shape[:2], LEVELS)
-    count_BCL.scatter_add_(2, level_BCP, level_BCP.new_ones(()).expand_as(level_BCP))
-    of_lightest_BC1 = count_BCL.gather(2, level_BCP.amax(2, keepdim=True))
-    step_BC1 = (level_BCP.shape[2] - of_lightest_BC1) // WHITE
+    count_BCL = levels.count_BCL
+    of_lightest_BC1 = count_BCL.gather(2, levels.lightest_BC1.long())
+    step_BC1 = (levels.pixels - of_lightest_BC1) // WHITE
     darker_BCL = count_BCL.cumsum(2) - count_BCL
     becomes_BCL = (darker_BCL + step_BC1 // 2) // step_BC1.clamp(min=1)
-    spread_BCHW = becomes_BCL.gather(2, level_BCP).view_as(x_BCHW).float()
     # Of fewer than 255 pixels there is nothing to spread.
-    return torch.where(step_BC1[..., None] > 0, spread_BCHW, x_BCHW)
+    return torch.where(step_BC1 > 0, becomes_BCL.float(), levels.levels_L)
 
 
 GEOMETRIC = ("rotate", "shear-x", "shear-y", "translate-x", "translate-y")
-TONAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+OF_PIXELS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"colour": colour, "sharpness": sharpness}
+OF_LEVELS: dict[str, Callable[[Levels, Tensor], Tensor]] = {
     "brightness": brightness,
     "contrast": contrast,
-    "colour": colour,
-    "sharpness": sharpness,
     "posterize": posterize,
     "solarize": solarize,
     "autocontrast": autocontrast,
     "equalize": equalize,
 }
+# In this order: an image's number chooses among them, and must go on choosing the same.
+TONAL = ("brightness", "contrast", "colour", "sharpness", "posterize", "solarize", "autocontrast", "equalize")
 OPERATIONS = (*GEOMETRIC, *TONAL, "identity")
 
 

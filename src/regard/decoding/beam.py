@@ -16,6 +16,7 @@ Shapes: B slots · K hypotheses each (N = B · K) · W words in the vocabulary �
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -172,28 +173,35 @@ def largest(x_NW: Tensor, count: int, chunks_NX: Tensor | None = None, changed: 
 
 
 def hypotheses(
-    written_XLK: NDArray[np.int64], ended_XE4: NDArray[np.float32], count_X: NDArray[np.int64], alpha: float
+    written_XLK: NDArray[np.int64],
+    ended_XE4: NDArray[np.float32],
+    count_X: NDArray[np.int64],
+    alpha: float,
+    best: int = 0,
 ) -> list[list[Hypothesis]]:
-    """For each sentence its finished hypotheses, best first: each is followed from its end to its beginning."""
+    """For each sentence its `best` finished hypotheses (0: K), best first.
+
+    Each is followed from its end to its beginning.
+    """
     sentences, length, beams = written_XLK.shape
-    last_XE, beam_XE, size_XE = (ended_XE4[:, :-1, column].astype(np.int64) for column in (1, 2, 3))
-    last_XE = np.where(np.arange(last_XE.shape[1]) < count_X[:, None], last_XE, -1)
+    exists_XE = np.arange(ended_XE4.shape[1] - 1) < count_X[:, None]
+    log_p_XE = ended_XE4[:, :-1, 0].astype(np.float64)
+    score_XE = np.where(exists_XE, log_p_XE / penalty(ended_XE4[:, :-1, 3].astype(np.float64), alpha), -np.inf)
+    chosen_XE = np.argsort(-score_XE, axis=1, kind="stable")[:, : best or beams]
+    log_p_XE, score_XE = (np.take_along_axis(x, chosen_XE, 1) for x in (log_p_XE, score_XE))
+    last_XE, beam_XE = (np.take_along_axis(ended_XE4[..., c].astype(np.int64), chosen_XE, 1) for c in (1, 2))
     tokens_XEL = np.zeros((*last_XE.shape, length), np.int64)
     of_sentence = np.arange(sentences)[:, None]
     for step in range(last_XE.max(initial=-1), -1, -1):
         written_XE = written_XLK[of_sentence, step, beam_XE]
         tokens_XEL[..., step] = written_XE // beams
         beam_XE = np.where(step <= last_XE, written_XE % beams, beam_XE)
-    found: list[list[Hypothesis]] = []
-    for x in range(sentences):
-        ended = []
-        for e in range(int(count_X[x])):
-            log_p = float(ended_XE4[x, e, 0])
-            tokens = tokens_XEL[x, e, : last_XE[x, e] + 1].tolist()
-            ended.append(Hypothesis(tokens, log_p, log_p / penalty(int(size_XE[x, e]), alpha)))
-        found.append(sorted(ended, key=lambda hypothesis: -hypothesis.score)[:beams])
-    return found
+    tokens, last, log_p, score = (x.tolist() for x in (tokens_XEL, last_XE, log_p_XE, score_XE))
+    return [
+        [Hypothesis(tokens[x][e][: last[x][e] + 1], log_p[x][e], score[x][e]) for e in range(min(count, len(last[x])))]
+        for x, count in enumerate(count_X.tolist())
+    ]
 
 
-def penalty(length: int, alpha: float) -> float:
+def penalty(length: Any, alpha: float) -> Any:
     return ((5 + length) / 6) ** alpha

@@ -72,7 +72,8 @@ class SlotRows:
 
     def together(self, request: Request) -> tuple[int, int]:
         length = min(rounded(max(1, len(request.reads))), self.most)
-        return length, min(self.slots, max(1, READ_TOGETHER.get(self.device.type, 256) // length))
+        # An eighth of the slots at a time: the others are not kept waiting for free ones.
+        return length, max(1, min(self.slots // 8, READ_TOGETHER.get(self.device.type, 256) // length))
 
     def enter(self, slots: Sequence[int], requests: Sequence[Request]) -> Sequence[Request]:
         """All of one length; with the last repeated until there are as many as always."""
@@ -262,7 +263,7 @@ class Engine:
             event.synchronize()
         report = report_BX.numpy()
         # A slot may have been left, or been given to another text, since the step began.
-        here = [text if text is self.texts[slot] else None for slot, text in enumerate(texts)]
+        here = [text if text is now else None for text, now in zip(texts, self.texts, strict=True)]
         done = [slot for slot in np.flatnonzero(report[:, 0] == 0).tolist() if here[slot] is not None]
         for slot in done:
             self.leave(slot)

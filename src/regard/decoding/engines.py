@@ -35,16 +35,18 @@ class Engines:
         self.kept: OrderedDict[Hashable, Engine] = OrderedDict()
         self.half = self.device.type == "cuda" and precision == torch.bfloat16
         self.model: Any = _half(model) if self.half else model
+        if self.half:
+            weights = dict(model.named_parameters())
+            self.own = list(self.model.parameters())
+            self.taken = [weights[name] for name, _ in self.model.named_parameters()]
 
     def ready(self) -> None:
         """Before a job: with the weights as they are now."""
-        self.source.eval()
-        self.model.eval()
+        if self.source.training:
+            self.source.eval()
         if self.half:
             with torch.no_grad():
-                taken = dict(self.source.named_parameters())
-                own = dict(self.model.named_parameters())
-                torch._foreach_copy_(list(own.values()), [taken[name] for name in own])
+                torch._foreach_copy_(self.own, self.taken)
                 self.model.to_logits.load(self.source.to_logits.weight)
 
     def get(self, key: Hashable, make: Callable[[], Engine]) -> Engine:

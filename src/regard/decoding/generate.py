@@ -8,11 +8,10 @@ is forgotten and the rest enters again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from regard.decoding.engine import Engine
 from regard.decoding.engines import Engines
@@ -22,8 +21,7 @@ from regard.models.causal import Causal
 from regard.settings import GenerationSettings
 
 
-@dataclass(frozen=True)
-class GeneratedToken:
+class GeneratedToken(NamedTuple):
     """One token that was written, and what else it might have been."""
 
     row: int
@@ -69,26 +67,28 @@ def generate(
 
     engine = engines.get(key, make)
     for step in engine.run(text.stay() for text in texts):
+        report = step.report_BX.tolist()
         for slot, request in enumerate(step.texts):
             if request is None:
                 continue
             if request.skipped:
                 request.skipped -= 1
                 continue
-            text = texts[request.number]
-            written = _written(text.row, step.report_BX[slot])
-            text.add(written.token)
-            yield written
-            if text.written == settings.max_tokens or written.token == end or finished(text.row):
+            text, told = texts[request.number], report[slot]
+            token = int(told[TOKEN])
+            text.add(token)
+            yield GeneratedToken(text.row, token, told[PROBABILITY], _candidates(told) if top else [])
+            if text.written == settings.max_tokens or token == end or finished(text.row):
                 engine.leave(slot)
             elif slot in step.done:  # the context is full
                 engine.waiting.appendleft(text.stay())
 
 
-def _written(row: int, report_X: NDArray[np.float32]) -> GeneratedToken:
-    tokens, p = report_X[CANDIDATES:].reshape(2, -1).tolist()
-    named = [(int(token), q) for token, q in zip(tokens, p, strict=True) if q > 0]
-    return GeneratedToken(row, int(report_X[TOKEN]), float(report_X[PROBABILITY]), named)
+def _candidates(told: list[float]) -> list[tuple[int, float]]:
+    """What might have been drawn, the likeliest first."""
+    tokens_and_p = told[CANDIDATES:]
+    count = len(tokens_and_p) // 2
+    return [(int(t), p) for t, p in zip(tokens_and_p[:count], tokens_and_p[count:], strict=True) if p > 0]
 
 
 class _Text:
@@ -96,7 +96,7 @@ class _Text:
 
     def __init__(self, row: int, prompt: list[int], number: int, seed: int, settings: GenerationSettings, context: int):
         self.row, self.settings, self.context = row, settings, context
-        self.tokens = prompt
+        self.tokens = list(prompt) if settings.repetition_penalty != 1.0 else None  # all of it, if that matters
         self.kept = prompt[-(context - 1) :]  # what the model still reads
         self.written = 0
         self.generator = np.random.default_rng([seed, number])
@@ -107,12 +107,10 @@ class _Text:
             self.kept = self.kept[-(self.context // 2) :]
         limit = min(self.settings.max_tokens - self.written, self.context - len(self.kept) + 1)
         uniform = self.generator.random(limit).astype(np.float32) if self.settings.temperature > 0 else None
-        penalised = self.settings.repetition_penalty != 1.0
-        return Request(
-            self.row, self.kept[:-1], self.kept[-1], limit, uniform=uniform, seen=set(self.tokens) if penalised else ()
-        )
+        return Request(self.row, self.kept[:-1], self.kept[-1], limit, uniform=uniform, seen=set(self.tokens or ()))
 
     def add(self, token: int) -> None:
         self.kept.append(token)
-        self.tokens.append(token)
+        if self.tokens is not None:
+            self.tokens.append(token)
         self.written += 1

@@ -80,12 +80,10 @@ class Translator:
         numbers = [part.number for part in parts]
         asked = [self._request(i, source, forced[i], numbers[i], seed) for i, source in enumerate(sources)]
         results: list[list[Translation]] = [[] for _ in parts]
-        for number, found in self._search(asked, progress):
-            texts = self.target_tokenizer.decode([h.tokens for h in found[:best]])
-            results[number] = [
-                Translation(text, h.score, h.log_probability, h.tokens)
-                for text, h in zip(texts, found[:best], strict=True)
-            ]
+        found = list(self._search(asked, best, progress))
+        texts = iter(self.target_tokenizer.decode([h.tokens for _, best_ones in found for h in best_ones]))
+        for number, best_ones in found:
+            results[number] = [Translation(next(texts), h.score, h.log_probability, h.tokens) for h in best_ones]
         of_each: list[list[list[Translation]]] = [[] for _ in sentences]
         for part, translations in zip(parts, results, strict=True):
             of_each[part.line].append(translations)
@@ -105,7 +103,9 @@ class Translator:
             uniform = torch.rand(limit, generator=torch.Generator().manual_seed(mix_seeds(seed, row))).numpy()
         return Request(number, source, START, limit, prefix, uniform)
 
-    def _search(self, asked: list[Request], progress: Callable[[int], None]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _search(
+        self, asked: list[Request], best: int, progress: Callable[[int], None]
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of every sentence, by its number. What does not fit into memory is tried with fewer slots."""
         if not asked:
             return
@@ -121,7 +121,7 @@ class Translator:
         while True:
             try:
                 engine = self._engine(slots, beams, length, source_length, forces)
-                yield from decode(engine, asked, self.settings.length_penalty, progress)
+                yield from decode(engine, asked, self.settings.length_penalty, best, progress)
                 return
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
@@ -150,7 +150,7 @@ class Translator:
 
 
 def _searched(
-    engine: Engine, asked: list[Request], alpha: float, progress: Callable[[int], None]
+    engine: Engine, asked: list[Request], alpha: float, best: int, progress: Callable[[int], None]
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """By beam search. Texts are put together at the end: until then nothing waits for the device."""
     search = engine.search
@@ -165,11 +165,11 @@ def _searched(
     if engine.device.type == "cuda":
         torch.cuda.synchronize(engine.device)
     written, ended, count = (np.concatenate([part.numpy() for part in parts]) for parts in zip(*taken, strict=True))
-    yield from zip(numbers, hypotheses(written, ended, count, alpha), strict=True)
+    yield from zip(numbers, hypotheses(written, ended, count, alpha, best), strict=True)
 
 
 def _drawn(
-    engine: Engine, asked: list[Request], alpha: float, progress: Callable[[int], None]
+    engine: Engine, asked: list[Request], alpha: float, best: int, progress: Callable[[int], None]
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """By sampling: one hypothesis each."""
     tokens: dict[int, list[int]] = defaultdict(list)

@@ -34,10 +34,10 @@ from regard.evaluation.cost import (
     mixer_class,
     predicted,
 )
-from regard.evaluation.process_memory import available_memory
 from regard.files import write_atomically, writing
 from regard.hardware import Hardware, environment, out_of_memory
 from regard.layers.mixer import Decoding
+from regard.process_memory import available_memory
 from regard.settings import SystemSettings
 from regard.tables import markdown_table, text_table
 

@@ -24,11 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from regard import registry
-from regard.evaluation.process_memory import growth_during
 from regard.hardware import Hardware
 from regard.layers.attention import Attention
 from regard.layers.context import Context
 from regard.layers.mixer import Mixer
+from regard.process_memory import growth_during
 from regard.settings import ModelSettings
 
 UNFUSED = "unfused"

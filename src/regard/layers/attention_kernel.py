@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
 FEWEST_POSITIONS = 512  # of a row: below, the kernels take about as long as each other
-WIDEST_HEAD = 128
+WIDTHS = (64, 128)  # of a head
 MASKED: Literal["torch", "flex", "written out"] = "torch"
 
 _cudnn = False  # asked for: a module's variable, so that compiled code knows it
@@ -89,4 +89,4 @@ def _cudnn_can(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> bool:
     width, positions = q_BHTK.shape[-1], q_BHTK.shape[-2]
     half = all(x.dtype in (torch.bfloat16, torch.float16) for x in (q_BHTK, k_BHSK, v_BHSV))
     same = q_BHTK.shape == k_BHSK.shape == v_BHSV.shape
-    return half and same and width % 8 == 0 and width <= WIDEST_HEAD and positions >= FEWEST_POSITIONS
+    return half and same and width in WIDTHS and positions >= FEWEST_POSITIONS

@@ -334,8 +334,9 @@ def _activation(z, KIND: tl.constexpr):
         value = z * share
         slope = share + z * 0.3989422804014327 * tl.exp(-0.5 * z * z)
     else:
-        inner = 0.7978845608028654 * (z + 0.044715 * z * z * z)
-        bent = 1 - 2 / (1 + tl.exp(2 * inner))
-        value = 0.5 * z * (1 + bent)
-        slope = 0.5 * (1 + bent) + 0.5 * z * (1 - bent * bent) * 0.7978845608028654 * (1 + 0.134145 * z * z)
+        # ½ (1 + tanh u) = σ(2u), with u = √(2/π) (z + .044715 z³)
+        square = z * z
+        share = 1 / (1 + tl.exp(-z * (1.5957691216057308 + 0.07135481627159845 * square)))
+        value = z * share
+        slope = share + share * (1 - share) * z * (1.5957691216057308 + 0.21406444881479535 * square)
     return value, slope

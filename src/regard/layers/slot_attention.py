@@ -20,7 +20,8 @@ from torch import Tensor
 
 from regard.layers.slots import KeySlots, MemorySlots
 
-STRETCH = 128  # positions that one program goes over
+STRETCH = 128  # positions that one program goes over, where there would otherwise be too few to keep the GPU busy
+ENOUGH = 264  # programs
 
 
 def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlots) -> Tensor:
@@ -29,7 +30,9 @@ def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlot
     q, k, v = (x[:, :, 0] if x.stride(-1) == 1 else x[:, :, 0].contiguous() for x in (q_NH1Q, k_NG1Q, v_NG1V))
     rows, heads, key_width = q.shape
     value_width = v.shape[-1]
-    stretches = triton.cdiv(state.entries, STRETCH)
+    stretch = STRETCH if rows * heads < ENOUGH else state.entries
+    stretches = triton.cdiv(state.entries, stretch)
+    block = _block(state.entries)
     y_NHV = q.new_empty(rows, heads, value_width)
     # Of each stretch: what was found, unscaled, and after it the largest score and the sum of exponentials.
     found_NHSX = q.new_empty(rows, heads, stretches, value_width + 2, dtype=torch.float32) if stretches > 1 else y_NHV
@@ -55,10 +58,10 @@ def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlot
         V=value_width,
         Q_UP=triton.next_power_of_2(key_width),
         V_UP=triton.next_power_of_2(value_width),
-        BLOCK=_block(min(state.entries, places.length)),
-        STRETCH=STRETCH,
+        BLOCK=block,
+        STRETCH=stretch,
         STRETCHES=stretches,
-        num_warps=4,
+        num_warps=1 if block == 32 else 4,
     )
     if stretches > 1:
         _join_stretches[(rows, heads)](
@@ -95,15 +98,15 @@ def attend_across(q_NH1Q: Tensor, state: MemorySlots) -> Tensor:
         V=value_width,
         Q_UP=triton.next_power_of_2(key_width),
         V_UP=triton.next_power_of_2(value_width),
-        BLOCK=_block(source_length),
-        num_warps=4,
+        BLOCK=32,
+        num_warps=1,
     )
     return y_NHV.flatten(1)
 
 
 def _block(length: int) -> int:
     """Positions read at once: few where texts are short, so that little is read in vain."""
-    return 32 if length <= 128 else 128
+    return 32 if length <= 128 else 64
 
 
 @triton.jit
@@ -154,7 +157,7 @@ def _attend_to_own(
     held = ((row // BEAMS) * groups + g) * entries * BEAMS  # where those of this text and head begin
     start = tl.maximum(0, now - entries + 1) + stretch * STRETCH
     stop = tl.minimum(now, start + STRETCH)
-    for begin in range(start, stop, BLOCK):
+    for begin in tl.range(start, stop, BLOCK, num_stages=3):
         position = begin + tl.arange(0, BLOCK)
         seen = position < stop
         place = (position % entries) * BEAMS

@@ -23,7 +23,7 @@ from regard.layers.slots import Places
 from regard.models.state import DecoderState, SlotState
 from regard.settings import ModelSettings
 
-FUSED = False  # whether training on a GPU may take the blocks of `fused_stack`
+FUSED = True  # whether training on a GPU may take the blocks of `fused_stack`
 
 
 class Trunk(nn.Module):

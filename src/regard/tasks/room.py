@@ -86,7 +86,7 @@ def _laid_out(task: Task[Any]) -> nn.Module | None:
 def _free(device: torch.device) -> int:
     import torch
 
-    from regard.evaluation.process_memory import available_memory
+    from regard.process_memory import available_memory
 
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()
 

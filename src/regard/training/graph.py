@@ -21,7 +21,7 @@ from regard import console
 from regard.hardware import Hardware
 from regard.layers.attention_kernel import cudnn_attention
 from regard.layers.block import Block
-from regard.training.replayed import WARM_UP
+from regard.training.replayed import CAPTURE, WARM_UP
 
 COMPILED: type[nn.Module] = Block  # Trunk: all blocks as one, which takes that many times longer to compile
 
@@ -129,7 +129,7 @@ class Graphs:
                 for _ in range(WARM_UP):
                     self.function(batch)
             current.wait_stream(self.stream)
-            with torch.cuda.graph(graph, pool=self.pool):
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode=CAPTURE):
                 self.function(batch)
         # Warming up has drawn random numbers. A step must not depend on whether a graph was captured in it: in a
         # resumed run it is, where in the uninterrupted one it was not.

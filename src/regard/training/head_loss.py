@@ -29,10 +29,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.layers.head import Head
-from regard.training.loss import AnyBatch
+from regard.training.loss import AnyBatch, loss_of_logits
 
-# Bytes of logits at a time. On a GPU enough to keep it busy; on a CPU about what its caches hold.
-AT_A_TIME = {"cuda": 1 << 30, "cpu": 1 << 22}
+# Bytes of logits at a time. On a GPU at most this, and a small share of its memory; on a CPU what its caches hold.
+AT_A_TIME = {"cuda": 1 << 32, "cpu": 1 << 22}
+SHARE_OF_MEMORY = 32
+SMALL = 1 << 18  # logits of a batch that a CPU computes whole: more operations would take longer than they save
 FEWEST_ROWS = 256  # at a time: with fewer, the gradient of W is passed over too often
 ALIGNED = 64  # on a GPU, products are fast for a vocabulary of a multiple of this
 
@@ -43,6 +45,8 @@ def head_loss(
     """`training_loss` of what the head makes of `hidden_of` a batch, [..., D]."""
     passes = 2 if consistency else 1
     hidden = hidden_of(batch.twice() if consistency else batch)
+    if not hidden.is_cuda and len(head.weight) * hidden[..., 0].numel() <= SMALL:
+        return loss_of_logits(head(hidden), batch, smoothing, consistency)
     x_PND = hidden.reshape(passes, -1, hidden.shape[-1])
     of = _Loss(batch.nothing, smoothing, head.cap, consistency)
     loss: Tensor = _HeadLoss.apply(x_PND, head.weight, head.bias, batch.labels.flatten(), of, torch.is_grad_enabled())
@@ -174,7 +178,10 @@ def _chunks(x_PND: Tensor, weight_VD: Tensor) -> Iterator[slice]:
     """Positions whose logits are computed together: all of about the same number."""
     passes, positions, _ = x_PND.shape
     bytes_of_one = passes * len(weight_VD) * weight_VD.element_size()
-    most = max(FEWEST_ROWS, AT_A_TIME.get(x_PND.device.type, AT_A_TIME["cpu"]) // bytes_of_one)
+    at_a_time = AT_A_TIME.get(x_PND.device.type, AT_A_TIME["cpu"])
+    if x_PND.is_cuda:
+        at_a_time = min(at_a_time, torch.cuda.get_device_properties(x_PND.device).total_memory // SHARE_OF_MEMORY)
+    most = max(FEWEST_ROWS, at_a_time // bytes_of_one)
     count = max(1, -(-positions // most))
     size = -(-positions // count)
     size += -size % FEWEST_ROWS  # products are fastest for round numbers

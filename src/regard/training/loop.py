@@ -33,7 +33,14 @@ from regard import console
 from regard.data.batch import Batch, DataState
 from regard.errors import Interrupted, RegardError, UsageError
 from regard.files import flush
-from regard.hardware import Hardware, free_memory, out_of_memory, seed_everything
+from regard.hardware import (
+    Hardware,
+    free_memory,
+    keep_freed_memory,
+    out_of_memory,
+    peak_memory,
+    seed_everything,
+)
 from regard.metrics import lower_is_better
 from regard.recipes.writing import to_toml
 from regard.training.averaging import MovingAverage
@@ -48,6 +55,7 @@ from regard.training.checkpoint import (
 from regard.training.estimate import Estimate, accepts
 from regard.training.folder import RunFolder
 from regard.training.graph import Backward
+from regard.training.memory import available, predict, shown
 from regard.training.optimizer import Optimizer
 from regard.training.schedule import learning_rate
 from regard.training.tensors import save_tensors
@@ -154,6 +162,7 @@ class Trainer:
         self.stop_asked = False
         self.drawn = time.perf_counter()
         self.under_way: deque[Begun] = deque()
+        self.memory: dict[str, int] = {}  # in bytes: predicted, and the peak of the steps before the first validation
         self._begin_updates()
 
     def _begin_updates(self) -> None:
@@ -168,6 +177,8 @@ class Trainer:
     def run(self) -> Progress:
         """Train from the newest whole checkpoint, or from the start, to the end."""
         self._resume()
+        if self.hardware.device.type == "cpu":
+            keep_freed_memory()
         with (
             _stop_on_signal(self),
             console.progress(self.settings.steps, "training", self.progress.step, time_left=False) as show,
@@ -175,15 +186,19 @@ class Trainer:
                 _ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")
             ) as batches,
         ):
-            self.noted = time.perf_counter()
+            self.noted, first = time.perf_counter(), True
             while self.progress.step < self.settings.steps and not self._out_of_patience():
                 batch, self.progress.data = next(batches)
                 step = self.progress.step + 1
+                if first:
+                    self._foresee(batch)
+                    first = False
                 outcome = self._update_that_fits(step, batch, show)
                 self.progress.step = step
                 self.under_way.append(Begun(step, batch.targets, batch.unit, self.progress.data, outcome))
                 if self._pauses(step):
                     taken = self._catch_up(show)
+                    self.memory.setdefault("steps_memory_bytes", peak_memory(self.hardware.device))
                     self._after(step)
                     self.estimate.add(step, taken, self._seconds())
                 elif len(self.under_way) > (AHEAD if self.unwaited else 0):
@@ -254,14 +269,38 @@ class Trainer:
                     raise
             # Here, not in `except`: what was computed so far is held until that is left.
             self._catch_up(show)
-            self._split(step, pieces)
+            self._split(
+                pieces, f"Step {step:,} did not fit into memory. It is computed again, and from now on every step,"
+            )
 
-    def _split(self, step: int, pieces: int) -> None:
-        """From now on compute updates in this many pieces; a resumed run does so too."""
-        console.warn(
-            f"Step {step:,} did not fit into memory. It is computed again, and from now on every step, with "
-            f"training.micro_batches = {pieces}: the same result, a little slower."
+    def _foresee(self, batch: Batch) -> None:
+        """Say how much memory the training will take; where that is more than there is, take less at a time."""
+        rows, device = len(batch.labels), self.hardware.device
+        prediction = predict(
+            self.model,
+            self.task.loss,
+            self.hardware,
+            batch,
+            math.ceil(rows / self.settings.pieces),
+            self.optimizer.still_to_remember(),
+            gradients_stay=self.unwaited is None or self.settings.pieces > 1,
         )
+        if prediction is None:
+            return
+        free = available(device)
+        # Compiled blocks may fit all the same.
+        while prediction.growth(math.ceil(rows / self.settings.pieces)) > free and not self.hardware.compile:
+            if not (pieces := more_pieces(self.task.settings, rows)):
+                break
+            self._split(pieces, "A step does not fit into the memory that is free. It is computed")
+        self.memory["memory_before_bytes"] = prediction.present
+        peak = self.memory["predicted_memory_bytes"] = prediction.peak(math.ceil(rows / self.settings.pieces))
+        most = "At most about" if self.hardware.compile else "About"
+        console.say(f"{most} {shown(peak)} of memory will be used, of {shown(prediction.present + free)}.")
+
+    def _split(self, pieces: int, why: str) -> None:
+        """From now on compute updates in this many pieces; a resumed run does so too."""
+        console.warn(f"{why} with training.micro_batches = {pieces}: the same result, a little slower.")
         self.task.settings = self.task.settings.with_section("training", micro_batches=pieces)
         self.settings = self.task.settings.training
         self.folder.write_text("config.toml", to_toml(self.task.settings))
@@ -500,9 +539,9 @@ def _ahead(
     """Make batches in a second thread, a few ahead of the loop."""
     queue: Queue[Any] = Queue(maxsize=depth)
     stopped = threading.Event()
-    # The loop waits for the GPU without the interpreter's lock; let it have the lock back at once, not
-    # only after the 5 ms that a busy thread may otherwise keep it.
-    sys.setswitchinterval(0.0005)
+    # The loop gives the interpreter's lock away whenever it calls torch; let it have the lock back at once, not
+    # only after the 5 ms that a busy thread may otherwise keep it. A GPU's steps are short, and each is several calls.
+    sys.setswitchinterval(0.0001 if pinned else 0.0005)
 
     def put(item: Any) -> None:
         while not stopped.is_set():

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -58,10 +59,14 @@ def training_loss(
     logits_of: Callable[[AnyBatch], Tensor], batch: AnyBatch, smoothing: float, consistency: float
 ) -> Tensor:
     """The summed loss of a batch; with `consistency` above 0, R-Drop: each row twice with different dropout."""
+    return loss_of_logits(logits_of(batch.twice() if consistency else batch), batch, smoothing, consistency)
+
+
+def loss_of_logits(logits: Tensor, batch: Batch, smoothing: float, consistency: float) -> Tensor:
+    """The same of logits of the batch, or with `consistency` of the batch twice."""
     if not consistency:
-        return cross_entropy(logits_of(batch), batch.labels, smoothing, batch.nothing)
-    twice = batch.twice()
-    logits = logits_of(twice)
+        return cross_entropy(logits, batch.labels, smoothing, batch.nothing)
     first, second = logits.chunk(2)
+    labels = torch.cat([batch.labels, batch.labels])
     apart = divergence(first, second, batch.labels, batch.nothing)
-    return 0.5 * cross_entropy(logits, twice.labels, smoothing, batch.nothing) + 0.5 * consistency * apart
+    return 0.5 * cross_entropy(logits, labels, smoothing, batch.nothing) + 0.5 * consistency * apart

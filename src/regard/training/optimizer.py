@@ -131,10 +131,10 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, settings: TrainingSettings):
         self.parameters = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        method: type[Method] = settings.part("optimizer")
-        self.optimizers = method.make(Weights.from_model(model), settings)
+        self.method: type[Method] = settings.part("optimizer")
+        self.optimizers = self.method.make(Weights.from_model(model), settings)
         device = next(iter(self.parameters.values())).device
-        self.captured = method.capturable and device.type == "cuda"
+        self.captured = self.method.capturable and device.type == "cuda"
         self.clip_norm = settings.clip_norm
         self.moved = False  # whether `apply` has begun to change weights, since this was last set to False
         self._capture()
@@ -206,6 +206,16 @@ class Optimizer:
                 group["lr"] = rate
 
     # ------------------------------------------------------------ saving and resuming
+
+    def still_to_remember(self) -> int:
+        """Bytes that it will remember from step to step and does not yet, at least."""
+        numbers = 0
+        for optimizer, _ in self.optimizers:
+            is_adam = isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW)
+            kept = Adam.remembers if is_adam else self.method.remembers
+            weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+            numbers += kept * sum(weight.nbytes for weight in weights if weight not in optimizer.state)
+        return numbers
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is remembered from step to step, as named tensors: 'exp_avg/decoder.0…'."""

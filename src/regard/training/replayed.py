@@ -11,6 +11,8 @@ from typing import Generic, TypeVar
 import torch
 
 WARM_UP = 3  # calls in which libraries choose their kernels and all memory is allocated
+# Another thread makes the next batches meanwhile, and may ask for memory that a GPU copies from.
+CAPTURE = "thread_local"
 
 Result = TypeVar("Result")
 
@@ -31,7 +33,7 @@ class Replayed(Generic[Result]):
             return self.function()
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            with torch.cuda.graph(self.graph, capture_error_mode=CAPTURE):
                 self.result = self.function()
         self.graph.replay()
         return self.result

@@ -1,0 +1,45 @@
+"""Freed memory is kept for the next tensors: no page is asked of the kernel twice."""
+
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, torch
+from regard.hardware import keep_freed_memory
+torch.set_num_threads(1)
+torch.manual_seed(1)
+layers = [torch.nn.Linear(64, 64) for _ in range(6)]
+model = torch.nn.Sequential(*layers, torch.nn.Linear(64, 1200))
+x, labels = torch.randn(2048, 64), torch.randint(0, 1200, (2048,))
+if {kept}:
+    keep_freed_memory()
+faults = []
+for _ in range(20):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.nn.functional.cross_entropy(model(x), labels, label_smoothing=0.1).backward()
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(*faults[1:])
+"""
+PAGES = 2048 * 1200 * 4 // 4096  # of one tensor of logits
+
+
+def faults(kept: bool) -> list[int]:
+    """Pages asked for in each step but the first."""
+    command = [sys.executable, "-c", PROGRAM.format(kept=kept)]
+    return [int(number) for number in subprocess.run(command, capture_output=True, check=True).stdout.split()]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs glibc")
+def test_freed_memory_is_used_again_without_asking_the_kernel():
+    given_back, kept = (
+        [
+            int(n)
+            for n in subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.split()
+        ]
+        for program in (PROGRAM.format(kept=False), PROGRAM.format(kept=True))
+    )
+    assert len(kept) == 19 and statistics.median(kept) < PAGES / 100
+    assert 2 * sum(kept) < sum(given_back)
