@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 import regard
-from measured import device_named, machine, table
+from measured import device_named, machine, show
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.engines import Engines
 from regard.decoding.generate import generate
@@ -99,7 +99,7 @@ def ask(
     for places in passes:
         tally.add([first[place] for place in places], answer(places))
     tally.seconds = time.perf_counter() - started
-    print(*tally.row, sep=" | ", flush=True)
+    show(*tally.row)
     return tally
 
 
@@ -176,8 +176,7 @@ def main() -> None:
         engines = Engines(measured.model, device, precision)
     sentences = [source for source, _ in pairs_to_translate(options, options.sentences)]
     tallies = []
-    head = ["what", "asked again", "other texts", "other scores", "other in any hypothesis", "seconds"]
-    table(head, [])
+    show("what", "asked again", "other texts", "other scores", "other in any hypothesis", "seconds")
     for beam in (options.beam, 1):
         # Random weights do not end: their translations are kept short.
         limit = {"max_ratio": 0.25} if measured.weights == RANDOM else {}
@@ -186,8 +185,6 @@ def main() -> None:
     loaded = regard.load(options.language, device=str(device)).model if options.language else None
     language = (loaded or random_language_model(options.tiny)).to(device)
     tallies += of_language_model(Engines(language, device, precision), options)
-    print("once more, all together:")
-    table(head, [tally.row for tally in tallies])
     differ = sum(tally.anything for tally in tallies)
     counts = {tally.what: [tally.asked, tally.text, tally.score, tally.anything] for tally in tallies}
     result = {"precision": str(precision), "weights": measured.weights, "asked": sum(t.asked for t in tallies)}

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import regard
-from measured import best, device_named, exact_float32, in_turn, left_out, machine, ratio, shown, table
+from measured import best, device_named, exact_float32, in_turn, left_out, machine, ratio, show, shown
 from peers import gpt2
 from regard.decoding.engines import Engines
 from regard.decoding.generate import generate
@@ -130,28 +130,25 @@ def main() -> None:
         peer = peer.to(precision)
     engines = Engines(model, device, precision)
 
-    rows, ratios, texts, identical = [], {}, {}, True
+    show("batch", "who", "tokens/s", "Regard is quicker by", "identical texts", "tokens before a difference")
+    ratios, texts, identical = {}, {}, True
     for size in sizes:
         batch = prompts[:size]
         run_ours = partial(ours, engines, batch, options.tokens)
-        written = {"Regard": run_ours()}
         contenders: dict[str, Callable[[], object]] = {"Regard": run_ours}
         for name, how in ways(device).items() if peer is not None else ():
             contenders[name] = partial(theirs, peer, batch, options.tokens, **how)
-        seconds = in_turn(contenders, options.rounds, device, unmeasured=2 if device.type == "cuda" else 1)
+        seconds, written = in_turn(contenders, options.rounds, device, unmeasured=2 if device.type == "cuda" else 1)
         quickest = best(seconds, [name for name in contenders if name != "Regard"])
         for name, of_rounds in seconds.items():
-            if name != "Regard":
-                written[name] = theirs(peer, batch, options.tokens, **ways(device)[name])
             same, common = agreement(written["Regard"], written[name])
             identical = identical and same == size
             speed = size * options.tokens / statistics.median(of_rounds)
             against = ratio(seconds["Regard"], of_rounds)
-            rows.append([size, name, shown(speed), against["median"], f"{same} of {size}", f"{common:.0f}"])
+            show(size, name, shown(speed), against["median"], f"{same} of {size}", f"{common:.0f}")
             texts[f"{name}, batch {size}"] = {"tokens_per_second": round(speed, 1), "identical": same, "common": common}
         if quickest:
             ratios[f"batch {size}"] = {"peer": quickest, **ratio(seconds["Regard"], seconds[quickest])}
-    table(["batch", "who", "tokens/s", "Regard is quicker by", "identical texts", "tokens before a difference"], rows)
     exact = device.type == "cpu" and precision == torch.float32
     if exact and not identical:
         print("On a CPU in float32 the texts must be identical, and are not.")

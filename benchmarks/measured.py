@@ -21,10 +21,10 @@ def in_turn(
     device: torch.device,
     unmeasured: int = 1,
     before: Callable[[], None] = lambda: None,
-) -> dict[str, list[float]]:
-    """The seconds of each contender in each round, after runs that do not count. One that fails is left out.
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """The seconds of each contender in each round, after runs that do not count, and what it gave in the last one.
 
-    `before` is called before each run, and not counted.
+    One that fails is left out. `before` is called before each run, and not counted.
     """
     running = dict(contenders)
     for name, run in contenders.items():
@@ -36,21 +36,24 @@ def in_turn(
             left_out(name, error)
             del running[name]
     seconds: dict[str, list[float]] = {name: [] for name in running}
+    given: dict[str, Any] = {}
     for _ in range(rounds):
         for name, run in running.items():
             before()
-            seconds[name].append(timed(run, device))
-    return seconds
+            taken, given[name] = timed(run, device)
+            seconds[name].append(taken)
+    return seconds, given
 
 
-def timed(run: Callable[[], object], device: torch.device) -> float:
+def timed(run: Callable[[], object], device: torch.device) -> tuple[float, object]:
+    """How long it takes, and what it gives."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     started = time.perf_counter()
-    run()
+    given = run()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+    return time.perf_counter() - started, given
 
 
 def left_out(name: str, error: BaseException) -> None:
@@ -69,9 +72,9 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
     return {name: round(value, 3) for name, value in found.items()}
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    for row in (head, *rows):
-        print(*row, sep=" | ", flush=True)
+def show(*cells: object) -> None:
+    """A row of a table, at once: a script that is cut off has told what it found."""
+    print(*cells, sep=" | ", flush=True)
 
 
 def shown(rate: float) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from measured import best, device_named, exact_float32, in_turn, left_out, machine, ratio, shown, table
+from measured import best, device_named, exact_float32, in_turn, left_out, machine, ratio, show, shown
 from peers import ctranslate2_of, marian
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.engines import Engines
@@ -125,7 +125,6 @@ class Arena:
     own: Any = None  # Regard's engines, in this precision
     peer: Any = None  # that of `transformers`; None if it is missing
     engines: dict[str, Any] = field(default_factory=dict)  # those of CTranslate2
-    rows: list[list[Any]] = field(default_factory=list)
     speeds: dict[str, Any] = field(default_factory=dict)
     ratios: dict[str, Any] = field(default_factory=dict)
 
@@ -154,6 +153,7 @@ class Arena:
             if name != "logits":
                 print(f"{name}: {counts['identical']} of {counts['of']} best translations are those of Regard")
         self.own = Engines(model, self.device, self.precision)
+        show("what", "who", "speed", "Regard is quicker by", "best translations as Regard's", "BLEU")
         return apart
 
     def _make_engines(self) -> None:
@@ -203,16 +203,16 @@ class Arena:
                     continue
                 name = f"{engine_name}, batch {batch}"
                 contenders[name] = partial(ctranslate2s, engine, self.subject, sentences, batch, settings)
-        seconds = in_turn(contenders, self.rounds, self.device, before=self.before)
-        expected = contenders["Regard"]()
+        seconds, given = in_turn(contenders, self.rounds, self.device, before=self.before)
+        expected = given["Regard"]
         unit = tokens or 1
         for name, of_rounds in seconds.items():
-            found = contenders[name]()
+            found = given[name]
             speed = unit * len(sentences) / statistics.median(of_rounds)
             quicker = ratio(seconds["Regard"], of_rounds)
             score = round(bleu(found, references), 2) if references else "-"
             agreed = f"{same(expected, found)} of {len(found)}"
-            self.rows.append([title, name, shown(speed), quicker["median"], agreed, score])
+            show(title, name, shown(speed), quicker["median"], agreed, score)
             self.speeds[f"{title}: {name}"] = {
                 "tokens_per_second" if tokens else "sentences_per_second": round(speed, 2),
                 "identical": same(expected, found),
@@ -253,7 +253,8 @@ def sentences_that_end(arena: Arena, options: argparse.Namespace) -> dict[str, A
     pairs = pairs_to_translate(options, options.sentences)
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     tokens = statistics.fmean(map(len, source_ids(arena.subject, sources)))
-    print(f"{len(pairs):,} sentences of {tokens:.1f} tokens, <end> counted; weights: {arena.subject.weights}")
+    print(f"speed in sentences per second; weights: {arena.subject.weights}")
+    print(f"{len(pairs):,} sentences of {tokens:.1f} tokens, <end> counted")
     settings = BeamSettings(beam=options.beam, length_penalty=0.0)
     if arena.subject.weights == RANDOM:  # nothing ends by itself, and a batch of the peer has one longest length
         settings = BeamSettings(beam=options.beam, length_penalty=0.0, max_ratio=0.001)
@@ -267,7 +268,8 @@ def sentences_that_end(arena: Arena, options: argparse.Namespace) -> dict[str, A
 
 
 def a_fixed_length(arena: Arena, sentences: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    print(f"{options.fixed} tokens from {FIXED_WORDS + 1}; vocabulary {arena.subject.target_tokenizer.size:,}; random")
+    print(f"speed in tokens per second; random weights, vocabulary {arena.subject.target_tokenizer.size:,}")
+    print(f"{options.fixed} tokens written for {FIXED_WORDS + 1} read, <end> counted")
     ratio_of_lengths = (options.fixed - 20) / (FIXED_WORDS + 1)
     beams = {
         beam: BeamSettings(beam=beam, length_penalty=0.0, max_ratio=ratio_of_lengths) for beam in (1, options.beam)
@@ -311,8 +313,6 @@ def main() -> None:
             measured = subject(options, folder, device)
         arena = Arena(measured, device, options.rounds, precision, folder, options.threads)
         apart = a_fixed_length(arena, sentences, options) if options.fixed else sentences_that_end(arena, options)
-    unit = "tokens/s" if options.fixed else "sentences/s"
-    table(["what", "who", unit, "Regard is quicker by", "best translations as Regard's", "BLEU"], arena.rows)
     result = {"precision": str(precision), "weights": measured.weights, "in_float32": apart}
     result |= {"speeds": arena.speeds, "ratios": arena.ratios}
     print(json.dumps({"question": "translation_decoding", **machine(device), "threads": options.threads, **result}))

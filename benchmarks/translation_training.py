@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from measured import best, device_named, exact_float32, left_out, machine, ratio, shown, table
+from measured import best, device_named, exact_float32, left_out, machine, ratio, show, shown
 from peers import Plain, marian
 from regard.data.batch import DataState
 from regard.data.cache import cache_folder
@@ -314,12 +314,11 @@ def main() -> None:
             for name, peer in peers.items():
                 speeds[name].append(peer_speed(peer, material.padded, options.steps - warm_up(options), device))
     seconds = {name: [1 / speed for speed in of_rounds] for name, of_rounds in speeds.items()}
-    rows = []
+    show("who", "target tokens/s", "Regard is quicker by", "peak memory, GiB")
     for name, of_rounds in speeds.items():
         gib = f"{memories[name] / 2**30:.2f}" if name in memories else "-"
         quicker = ratio(seconds["Regard"], seconds[name])["median"]
-        rows.append([name, shown(statistics.median(of_rounds)), quicker, gib])
-    table(["who", "target tokens/s", "Regard is quicker by", "peak memory, GiB"], rows)
+        show(name, shown(statistics.median(of_rounds)), quicker, gib)
     quickest = best(seconds, [name for name in seconds if name != "Regard"])
     ratios = {name: ratio(seconds["Regard"], seconds[name]) for name in seconds if name != "Regard"}
     result = {"size": options.size, "targets_a_batch": material.targets, "loss_apart": apart}

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measured import shown, table
+from measured import show, shown
 from regard.data.samples import english_german
 
 CACHES = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -103,19 +103,19 @@ def main() -> None:
                 "",
             ),
         }
-        rows = []
+        show("command", "cold, s", "warm, s", "lowest", "highest")
         for name, (command, given) in commands.items():
-            caches = folder / f"caches-{len(rows)}"
+            caches = folder / f"caches-{len(results)}"
             cold, _ = run(command, caches, given)
             warm = [run(command, caches, given)[0] for _ in range(options.rounds)]
             results[name] = {"cold": round(cold, 2), "warm": [round(seconds, 2) for seconds in warm]}
-            rows.append([name, shown(cold), shown(statistics.median(warm)), shown(min(warm)), shown(max(warm))])
+            show(name, shown(cold), shown(statistics.median(warm)), shown(min(warm)), shown(max(warm)))
             if options.importtime:
                 imports[name] = slowest_imports(command, caches, given)
-    table(["command", "cold, s", "warm, s", "lowest", "highest"], rows)
     for name, slowest in imports.items():
         print(f"\n{name}: the slowest imports, with all that they import, s")
-        table([], [[f"{seconds:.3f}", module] for module, seconds in slowest])
+        for module, seconds in slowest:
+            show(f"{seconds:.3f}", module)
     median = {name: round(statistics.median(result["warm"]), 2) for name, result in results.items()}
     line = {"question": "whole_commands", "warm_median": median, "commands": results}
     print(json.dumps(line | ({"imports": imports} if imports else {})))
