@@ -48,6 +48,12 @@ class Prediction:
         """What is still to be taken for it."""
         return self.lasting + max(self.gradients, self.beside + int(self.base + self.row * rows))
 
+    def rows_within(self, room: int) -> int:
+        """How many rows fit into so many bytes; 0 if none does."""
+        fixed = self.lasting + self.beside + self.base
+        fits = room > self.lasting + self.gradients
+        return max(0, int((room - fixed) / max(self.row, 1.0))) if fits else 0
+
 
 def predict(
     model: nn.Module,
