@@ -25,7 +25,7 @@ from regard.data.batch import Batch
 from regard.hardware import Hardware, free_memory, out_of_memory
 from regard.process_memory import available_memory, growth_during, resident_memory
 
-GAPS = 1.25  # by which malloc's gaps grow after the first pass: 1.1 to 1.4 (benchmarks/memory_prediction.py)
+GAPS = 1.15  # by which malloc's gaps grow after the first pass: 1.0 to 1.3 (benchmarks/memory_prediction.py)
 PART = {"cuda": 2, "cpu": 4}  # of a batch, one part in so many is measured: on a CPU that takes longer
 
 
