@@ -19,6 +19,7 @@ import torch
 
 from regard import console
 from regard.errors import RegardError
+from regard.process_memory import give_back
 from regard.settings import SystemSettings
 from regard.version import __version__
 
@@ -261,3 +262,5 @@ def free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+    else:
+        give_back()

@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def growth_during(run: Callable[[], Any], gaps: bool = False) -> int:
     """
     try:
         library = ctypes.CDLL(None)
-        library.malloc_trim(0)  # what was freed is given back, or it would not be seen to be used again
+        give_back()  # or what was freed would not be seen to be used again
         Path("/proc/self/clear_refs").write_text("5")  # the peak is forgotten
         before = _peak_resident()
     except (OSError, AttributeError):  # not Linux: only a peak above all earlier ones is seen
@@ -43,6 +44,12 @@ def growth_during(run: Callable[[], Any], gaps: bool = False) -> int:
         return _peak_resident() - before
     finally:
         library.mallopt(MMAP_THRESHOLD, LARGE)
+
+
+def give_back() -> None:
+    """Of what was freed, all that the C library has kept."""
+    with suppress(OSError, AttributeError):  # another one than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def resident_memory() -> int:

@@ -19,7 +19,8 @@ from regard.errors import Interrupted, RegardError, UsageError
 from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
-from regard.settings import TaskSettings
+from regard.settings import Auto, TaskSettings
+from regard.tasks.batch_size import with_batch_size
 from regard.tasks.room import check_room_to_load, check_room_to_train, smaller
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
 from regard.tasks.task import Task
@@ -172,6 +173,9 @@ def _resumed(folder: RunFolder, asked: TaskSettings, changes: list[str], moved: 
             "The command says nothing of that, and so asks for another model.",
             f"Add --from {shlex.quote(source)}, or give: regard train {shlex.quote(str(folder.path))} --resume",
         )
+    if isinstance(asked.batch_size, Auto):  # it is known by now
+        section, _, name = asked.BATCH.partition(".")
+        asked = asked.with_section(section, **{name: saved.batch_size})
     before, after = flat(saved), flat(asked)
     for key in sorted(before.keys() | after.keys()):
         if key not in FREE and not key.startswith(FREE_SECTIONS) and before.get(key) != after.get(key):
@@ -224,9 +228,11 @@ def _train_task(task: Task[Any]) -> dict[str, Any]:
     """Prepare, train or continue training, test, and leave a finished run. Returns its summary."""
     from regard.hardware import Hardware
 
-    settings = task.settings
-    task.hardware = Hardware.choose(settings.system, settings.saved_by_compiling)
-    console.say(f"Training '{settings.recipe}' on {task.hardware.describe()}.")
+    task.hardware = Hardware.choose(task.settings.system, task.settings.saved_by_compiling)
+    if isinstance(task.settings.batch_size, Auto):
+        task = with_batch_size(task)
+        task.hardware = Hardware.choose(task.settings.system, task.settings.saved_by_compiling)  # now that it is known
+    console.say(f"Training '{task.settings.recipe}' on {task.hardware.describe()}.")
     with task.hardware.reproducible():
         return _train_on_hardware(task)
 

@@ -13,7 +13,7 @@ from typing import Any
 from regard import console
 from regard.errors import UsageError
 from regard.run import read_recipe
-from regard.settings import TaskSettings
+from regard.settings import Auto, TaskSettings
 from regard.tasks.starting import inherit_settings, starts_from
 
 VALIDATIONS = 8  # in a training whose length is not the recipe's
@@ -188,6 +188,12 @@ def steps_of(request: Request, settings: TaskSettings) -> int:
     if not request.budget:
         return settings.training.steps
     kind, amount = request.budget
+    if kind != "steps" and isinstance(settings.batch_size, Auto):
+        raise UsageError(
+            f"--{kind} cannot be counted in steps.",
+            f'{settings.BATCH} = "auto" is found only when a training starts.',
+            f"Set {settings.BATCH} to a number, or give --steps.",
+        )
     return amount if kind == "steps" else max(1, round(amount / settings.tokens_per_step))
 
 

@@ -4,7 +4,7 @@ A task's own settings are a class in its file (`regard.tasks`), made of these se
 the value given here. No file in this package imports torch.
 """
 
-from regard.settings.base import FileList, Problem, Settings
+from regard.settings.base import Auto, FileList, Problem, Settings
 from regard.settings.data import DataSettings, ImageData, LabelledData, PairData, TextData
 from regard.settings.decoding import BeamSettings, GenerationSettings, SamplingSettings
 from regard.settings.images import AugmentationSettings, CropSettings, ImageSettings
@@ -45,6 +45,7 @@ from regard.settings.training import (
 
 __all__ = [
     "AugmentationSettings",
+    "Auto",
     "BeamSettings",
     "CausalModel",
     "CropSettings",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WrapValidator
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -16,6 +17,26 @@ BatchSize = Annotated[int, Field(gt=0, le=1 << 32)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Chance = Annotated[float, Field(ge=0.0, le=1.0)]
 FileList = list[str] | list[list[str]]
+
+
+class Auto(int):
+    """A number that is still to be found: what it is for now, and written as "auto"."""
+
+    def __repr__(self) -> str:
+        return '"auto"'
+
+    __str__ = __repr__
+
+
+def or_auto(for_now: int) -> WrapValidator:
+    """A number, or "auto" for one that is found when a training starts."""
+
+    def read(value: Any, number: Callable[[Any], int]) -> int:
+        if isinstance(value, Auto):
+            return value
+        return Auto(for_now) if value == "auto" else number(value)
+
+    return WrapValidator(read)
 
 
 class Settings(BaseModel):

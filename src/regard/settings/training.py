@@ -8,7 +8,17 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from regard import registry
-from regard.settings.base import BatchSize, Length, NotNegative, Positive, Problem, Settings, Share
+from regard.settings.base import (
+    Auto,
+    BatchSize,
+    Length,
+    NotNegative,
+    Positive,
+    Problem,
+    Settings,
+    Share,
+    or_auto,
+)
 from regard.settings.parts import PartSection, registered
 
 
@@ -87,11 +97,15 @@ class Consistency(Settings):
 class TokenTraining(Consistency, NetworkTraining):
     """Of a model over rows of tokens."""
 
-    tokens_per_batch: BatchSize = Field(8192, description="target positions in one update")
+    tokens_per_batch: Annotated[BatchSize, or_auto(8192)] = Field(
+        8192, description='target positions in one update; "auto": as many as a GPU has memory for'
+    )
 
     def check_rows(self, name: str, length: int) -> Iterator[Problem]:
         """Rows of this length, which the setting `name` says, fill a batch."""
         rows = self.tokens_per_batch // length
+        if isinstance(self.tokens_per_batch, Auto):
+            return
         if rows < 1:
             yield Problem(
                 f"training.tokens_per_batch = {self.tokens_per_batch} is less than one row of {name} = {length}",
@@ -147,10 +161,12 @@ class TranslationTraining(PackedTraining):
 class ImageTraining(NetworkTraining):
     """Of a model over images."""
 
-    images_per_batch: BatchSize = Field(256, description="images in one update")
+    images_per_batch: Annotated[BatchSize, or_auto(256)] = Field(
+        256, description='images in one update; "auto": as many as a GPU has memory for'
+    )
 
     def check_images(self) -> Iterator[Problem]:
-        if self.images_per_batch < self.micro_batches:
+        if self.images_per_batch < self.micro_batches and not isinstance(self.images_per_batch, Auto):
             yield Problem(
                 f"training.micro_batches = {self.micro_batches}, but a batch has only {self.images_per_batch} images",
                 "raise training.images_per_batch or lower training.micro_batches",

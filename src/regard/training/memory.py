@@ -25,7 +25,7 @@ from regard.data.batch import Batch
 from regard.hardware import Hardware, free_memory, out_of_memory
 from regard.process_memory import available_memory, growth_during, resident_memory
 
-GAPS = 1.1  # by which malloc's gaps still grow after the first pass (benchmarks/memory_prediction.py)
+GAPS = 1.15  # by which malloc's gaps grow after the first pass: 1.0 to 1.3 (benchmarks/memory_prediction.py)
 PART = {"cuda": 2, "cpu": 4}  # of a batch, one part in so many is measured: on a CPU that takes longer
 
 
@@ -47,6 +47,12 @@ class Prediction:
     def growth(self, rows: int) -> int:
         """What is still to be taken for it."""
         return self.lasting + max(self.gradients, self.beside + int(self.base + self.row * rows))
+
+    def rows_within(self, room: int) -> int:
+        """How many rows fit into so many bytes; 0 if none does."""
+        fixed = self.lasting + self.beside + self.base
+        fits = room > self.lasting + self.gradients
+        return max(0, int((room - fixed) / max(self.row, 1.0))) if fits else 0
 
 
 def predict(
@@ -73,6 +79,7 @@ def predict(
             try:
                 if not measured:
                     _peak(model, loss, hardware, batch.first(1))  # libraries take memory for themselves at first
+                    free_memory(device)
                     present = torch.cuda.memory_allocated(device) if device.type == "cuda" else resident_memory()
                 measured[part] = _peak(model, loss, hardware, batch.first(part))
                 if not gradients_stay and len(measured) == 1:
