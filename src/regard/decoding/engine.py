@@ -9,8 +9,8 @@ Shapes: B slots · K beams · N = B · K rows · X texts that enter · T their l
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -52,8 +52,6 @@ class Rows(Protocol):
 
     def step(self, tokens_N: Tensor) -> Tensor: ...
     def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None: ...
-    def reach(self, occupied_B: NDArray[np.bool_]) -> None:
-        """Told before every step."""
 
 
 # ---------------------------------------------------------------- rows that texts enter one by one
@@ -68,7 +66,6 @@ class SlotRows:
         """`most`: positions that the model has."""
         self.model, self.state, self.most, self.device = model, state, most, device
         self.slots = state.places.slots
-        self.positions = np.zeros(self.slots, np.int64)
         self.readers: dict[int, _Reader] = {}
 
     def together(self, request: Request) -> tuple[int, int]:
@@ -86,8 +83,6 @@ class SlotRows:
         if length not in self.readers:
             self.readers[length] = _Reader(self.model, self.state, told_XT, self.device)
         self.readers[length].read(told_XT)
-        lengths = told_XT[: len(requests), 1]
-        self.positions[list(slots)] = lengths if isinstance(self.model, Causal) else 0
         return requests
 
     def step(self, tokens_N: Tensor) -> Tensor:
@@ -95,14 +90,6 @@ class SlotRows:
 
     def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
         self.state.places.advance(open_B, from_BK)
-
-    def reach(self, occupied_B: NDArray[np.bool_]) -> None:
-        """Before a step: how far back there is anything to look at."""
-        if self.device.type != "cuda":  # where a captured step has one shape
-            places = self.state.places
-            furthest = int(self.positions.max(initial=0, where=occupied_B)) + 1
-            places.reach = min(-(-furthest // 32) * 32, places.length)
-        self.positions += occupied_B
 
 
 class _Reader:
@@ -175,9 +162,6 @@ class WaveRows:
             first_B1 = torch.arange(self.slots, device=from_BK.device)[:, None] * self.beams
             self.state.select((first_B1 + from_BK).flatten())
 
-    def reach(self, occupied_B: NDArray[np.bool_]) -> None:
-        pass
-
 
 def _fed_from(request: Request, position: int) -> Request:
     """The same text with only so many positions read at once; the rest of its beginning is forced."""
@@ -234,14 +218,13 @@ class Engine:
         running: deque[tuple[list[Request | None], Tensor, Any]] = deque()
         while True:
             self._let_in(idle=not running)
-            occupied_B = np.array([text is not None for text in self.texts])
-            if occupied_B.any():
-                self.rows.reach(occupied_B)
+            occupied = any(text is not None for text in self.texts)
+            if occupied:
                 self.step()
                 running.append((list(self.texts), *self._on_its_way()))
             if not running:
                 return
-            if len(running) > self.ahead or not occupied_B.any():
+            if len(running) > self.ahead or not occupied:
                 yield self._read(*running.popleft())
 
     def leave(self, slot: int) -> None:
@@ -289,6 +272,14 @@ class Engine:
         for slot in done:
             self.leave(slot)
         return Step(here, report, done)
+
+
+def in_classes(requests: Iterable[Request], room: Callable[[Request], tuple[int, ...]]) -> dict[Any, list[Request]]:
+    """Texts by the room that each needs, so that the shapes it is decoded in follow from itself alone."""
+    classes: dict[Any, list[Request]] = defaultdict(list)
+    for request in requests:
+        classes[room(request)].append(request)
+    return classes
 
 
 def rounded(length: int, smallest: int = 8) -> int:

@@ -20,7 +20,7 @@ from regard.decoding.engine import Engine, SlotRows, WaveRows
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 
-KEPT = 4  # engines
+KEPT = 8  # engines
 ROWS = {"cuda": 2048, "cpu": 64}  # hypotheses side by side, at most, if memory allows
 SHARE_OF_MEMORY = 0.4  # of what is free, for what is kept of the texts
 MULTIPLE = 64  # of words: products of such sizes are fast

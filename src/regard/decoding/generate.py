@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from regard.decoding.engine import Engine
+from regard.decoding.engine import Engine, in_classes
 from regard.decoding.engines import Engines
 from regard.decoding.hypothesis import Request
 from regard.decoding.sampling import CANDIDATES, PROBABILITY, TOKEN, Draws
@@ -44,44 +44,57 @@ def generate(
     device: torch.device | None = None,
     finished: Callable[[int], bool] = lambda row: False,
     engines: Engines | None = None,
-    slots: int = 0,
 ) -> Iterator[GeneratedToken]:
     """The tokens written, as they come. Every prompt has at least one token; a long one keeps its last part.
 
     A text depends on the seed and the number of its row, counted from `first_row`, and on nothing beside it.
-    `top` is how many candidates to name. `finished` is asked after each token whether its row has enough. `slots` is
-    how many are written side by side; 0: as many as memory allows.
+    `top` is how many candidates to name. `finished` is asked after each token whether its row has enough.
     """
     if not prompts:
         return
     engines = engines or Engines(model, device)
     engines.ready()
+
+    def room(request: Request) -> tuple[int, ...]:
+        """Positions. A GPU goes over what is there, whatever the room; elsewhere, all of it is gone over."""
+        if engines.device.type == "cuda" or not engines.has_slots:
+            return (context,)
+        most = min(settings.max_tokens, context)
+        return (min(context, -(-(len(request.reads) + most) // 64) * 64),)
+
     texts = [_Text(row, list(prompt), first_row + row, seed, settings, context) for row, prompt in enumerate(prompts)]
-    slots = slots or engines.slots(len(texts), 1, context)
+    for (length,), some in in_classes((text.stay() for text in texts), room).items():
+        engine = _engine(engines, len(some), length, settings, end, never, top)
+        for step in engine.run(some):
+            report = step.report_BX.tolist()
+            for slot, request in enumerate(step.texts):
+                if request is None:
+                    continue
+                if request.skipped:
+                    request.skipped -= 1
+                    continue
+                text, told = texts[request.number], report[slot]
+                token = int(told[TOKEN])
+                text.add(token)
+                yield GeneratedToken(text.row, token, told[PROBABILITY], _candidates(told) if top else [])
+                if text.written == settings.max_tokens or token == end or finished(text.row):
+                    engine.leave(slot)
+                elif slot in step.done:  # the context is full
+                    engine.waiting.appendleft(text.stay())
+
+
+def _engine(
+    engines: Engines, texts: int, length: int, settings: GenerationSettings, end: int, never: Sequence[int], top: int
+) -> Engine:
+    slots = settings.slots or engines.slots(texts, 1, length)
     words = engines.source.to_logits.weight.shape[0]
-    key = ("generate", settings, context, end, tuple(never), top, slots)
 
     def make() -> Engine:
-        search = Draws(slots, context + 1, words, settings, end=end, never=never, top=top, device=engines.device)
-        return Engine(engines.rows(slots, 1, context, context), search, slots, engines.device)
+        search = Draws(slots, length + 1, words, settings, end=end, never=never, top=top, device=engines.device)
+        return Engine(engines.rows(slots, 1, length, length), search, slots, engines.device)
 
-    engine = engines.get(key, make)
-    for step in engine.run(text.stay() for text in texts):
-        report = step.report_BX.tolist()
-        for slot, request in enumerate(step.texts):
-            if request is None:
-                continue
-            if request.skipped:
-                request.skipped -= 1
-                continue
-            text, told = texts[request.number], report[slot]
-            token = int(told[TOKEN])
-            text.add(token)
-            yield GeneratedToken(text.row, token, told[PROBABILITY], _candidates(told) if top else [])
-            if text.written == settings.max_tokens or token == end or finished(text.row):
-                engine.leave(slot)
-            elif slot in step.done:  # the context is full
-                engine.waiting.appendleft(text.stay())
+    drawing = settings.model_copy(update={"max_tokens": 1})
+    return engines.get(("generate", drawing, length, end, tuple(never), top, slots), make)
 
 
 def _candidates(told: list[float]) -> list[tuple[int, float]]:

@@ -51,7 +51,7 @@ def draw_pixels(
     codes_NT = np.zeros((count, length), np.int64)
     codes_NT[:, :given] = given_NP
     p_NT = np.ones((count, length), np.float32)
-    slots = engines.slots(count, 1, length)
+    slots = settings.slots or engines.slots(count, 1, length)
     words = engines.source.to_logits.weight.shape[0]
 
     def make() -> Engine:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from regard.data.sentences import WIDE_CLOSING, WIDE_MARKS, split_sentences
 from regard.data.tokenizers import END, PAD, START, TextTokenizer
 from regard.decoding.beam import Beams, hypotheses
-from regard.decoding.engine import Engine, rounded
+from regard.decoding.engine import Engine, in_classes, rounded
 from regard.decoding.engines import Engines
 from regard.decoding.hypothesis import Hypothesis, Request
 from regard.decoding.sampling import PROBABILITY, TOKEN, Draws
@@ -106,15 +107,37 @@ class Translator:
     def _search(
         self, asked: list[Request], best: int, progress: Callable[[int], None]
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The hypotheses of every sentence, by its number. What does not fit into memory is tried with fewer slots."""
+        """The hypotheses of every sentence, by its number."""
         if not asked:
             return
         self.engines.ready()
+        done = 0
+        for (length, source_length), some in self._classes(asked).items():
+            told = partial(_further, progress, done)
+            yield from self._search_class(some, length, source_length, best, told)
+            done += len(some)
+
+    def _classes(self, asked: list[Request]) -> dict[Any, list[Request]]:
+        """By the longest output and the longest source that there must be room for, rounded: so engines serve again.
+
+        A GPU goes over what is there, whatever the room: all are in one class. Elsewhere, all of it is gone over.
+        """
+
+        def room(request: Request) -> tuple[int, int]:
+            source = min(-(-rounded(len(request.reads)) // 32) * 32, self.max_positions)
+            return -(-request.limit // 64) * 64, source
+
         asked = sorted(asked, key=lambda request: -len(request.reads))  # the shortest fill up the end
+        classes = in_classes(asked, room)
+        if self.engines.device.type == "cuda" or not self.engines.has_slots:
+            return {tuple(map(max, zip(*classes, strict=True))): asked}
+        return classes
+
+    def _search_class(
+        self, asked: list[Request], length: int, source_length: int, best: int, progress: Callable[[int], None]
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """What does not fit into memory is tried with fewer slots."""
         beams = 1 if self.settings.temperature > 0 else self.settings.beam
-        # Rounded, so that an engine serves again.
-        length = -(-max(request.limit for request in asked) // 64) * 64
-        source_length = min(-(-rounded(len(asked[0].reads)) // 32) * 32, self.max_positions)
         slots = self.settings.slots or self.engines.slots(len(asked), beams, length, source_length)
         forces = any(request.forced for request in asked)
         decode = _drawn if self.settings.temperature > 0 else _searched
@@ -147,6 +170,10 @@ class Translator:
 
         drawing = (settings.temperature, settings.top_k, settings.top_p)
         return engines.get(("translate", slots, beams, length, source_length, forces, drawing), make)
+
+
+def _further(progress: Callable[[int], None], before: int, done: int) -> None:
+    progress(before + done)
 
 
 def _searched(

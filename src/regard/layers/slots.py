@@ -33,7 +33,6 @@ class Places:
         self.beam_K = torch.arange(beams, device=device)
         self.slot_N = torch.arange(slots * beams, device=device) // beams
         self.origins_BKL = torch.zeros(slots, beams, length, dtype=torch.int32, device=device) if beams > 1 else None
-        self.reach = length  # every text stands below it; known without asking the device
         self.masks: dict[int, Tensor] = {}  # of this step
 
     def enter(self, slots_X: Tensor, positions_X: Tensor) -> None:
@@ -59,7 +58,7 @@ class Places:
         """
         if entries not in self.masks:
             now_B1 = self.positions_N.view(self.slots, self.beams)[:, :1]
-            place_E = torch.arange(min(self.reach, entries), device=now_B1.device)
+            place_E = torch.arange(entries, device=now_B1.device)
             held_BE = now_B1 - (now_B1 - place_E) % entries  # the position in each place; below 0: none yet
             mask_BKEK = (held_BE >= 0)[:, None, :, None]
             if self.origins_BKL is not None:
@@ -88,9 +87,9 @@ class KeySlots:
         place_N = places.positions_N % self.entries * places.beams + places.beam_K.repeat(places.slots)
         self.keys_BGEK[places.slot_N, :, place_N] = k_NG1K[:, :, 0]
         self.values_BGEV[places.slot_N, :, place_N] = v_NG1V[:, :, 0]
-        used = slice(0, min(places.reach, self.entries) * places.beams)
-        mask_B1KE = places.mask(self.entries)
-        return _beams_as_queries(q_NH1K, self.keys_BGEK[:, :, used], self.values_BGEV[:, :, used], mask_B1KE)
+        # Over all places, most of them masked: a sum over fewer would be taken in another order, and how long one text
+        # is would show in the last bits of another.
+        return _beams_as_queries(q_NH1K, self.keys_BGEK, self.values_BGEV, places.mask(self.entries))
 
     def entering(self, slots_X: Tensor, lengths_X: Tensor) -> Entering:
         return Entering(self, slots_X, lengths_X)

@@ -13,6 +13,7 @@ class SamplingSettings(Settings):
     temperature: float = Field(0.0, ge=0, description="above 0: sample; 0: the likeliest")
     top_k: NotNegative = Field(0, description="sample from the k likeliest tokens; 0: from all")
     top_p: float = Field(1.0, gt=0, le=1.0, description="sample from the likeliest tokens that sum to p")
+    slots: NotNegative = Field(0, le=65536, description="texts decoded side by side; 0: as many as memory allows")
 
 
 class BeamSettings(SamplingSettings):
@@ -21,7 +22,6 @@ class BeamSettings(SamplingSettings):
     beam: int = Field(5, gt=0, le=1000, description="hypotheses kept; 1: greedy")
     length_penalty: float = Field(0.6, ge=0, description="scores are divided by ((5 + length) / 6) ** this")
     max_ratio: float = Field(2.0, gt=0, description="a translation has at most this times the source's tokens + 20")
-    slots: NotNegative = Field(0, le=65536, description="sentences decoded side by side; 0: as many as memory allows")
 
 
 class GenerationSettings(SamplingSettings):
