@@ -7,7 +7,8 @@
 1,000 sentences are translated, with the beam and greedily; then again in 20 shuffles, in pieces, one at a time, and
 among longer and shorter ones. It counts the sentences of which a text, or a bit of a score, is not that of the first
 time. The same with prompts that a language model continues: greedily in shuffles; drawn at random in pieces, each under
-its own number. Ends with 1 if anything differs. The last line is JSON.
+its own number. Always with the same number of slots (--slots), however few are asked for: that is what is promised.
+Ends with 1 if anything differs. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ def of_translator(name: str, translator: Translator, sentences: list[str], optio
 def of_language_model(engines: Engines, options: argparse.Namespace) -> list[Tally]:
     chance, words = random.Random(1), engines.source.to_logits.out_features
     prompts = [[chance.randrange(3, words) for _ in range(chance.randint(1, 40))] for _ in range(options.prompts)]
-    greedy = GenerationSettings(max_tokens=options.tokens, temperature=0.0)
-    drawn = GenerationSettings(max_tokens=options.tokens, temperature=1.0, top_k=40)
+    greedy = GenerationSettings(max_tokens=options.tokens, temperature=0.0, slots=options.slots)
+    drawn = GenerationSettings(max_tokens=options.tokens, temperature=1.0, top_k=40, slots=options.slots)
     first = continued(engines, prompts, greedy)
 
     def answer(places: list[int]) -> list[Answer]:
@@ -161,7 +162,8 @@ def main() -> None:
     parser.add_argument("--language", help="the run of a language model, instead of random weights")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--shuffles", type=int, default=20)
-    parser.add_argument("--alone", type=int, default=200, help="sentences also translated one at a time")
+    parser.add_argument("--slots", type=int, default=32, help="texts decoded side by side")
+    parser.add_argument("--alone", type=int, default=20, help="sentences also translated one at a time")
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--tokens", type=int, default=32, help="written after each prompt")
     parser.add_argument("--beam", type=int, default=4)
@@ -180,7 +182,7 @@ def main() -> None:
     for beam in (options.beam, 1):
         # Random weights do not end: their translations are kept short.
         limit = {"max_ratio": 0.25} if measured.weights == RANDOM else {}
-        translator = measured.translator(engines, BeamSettings(beam=beam, **limit))
+        translator = measured.translator(engines, BeamSettings(beam=beam, slots=options.slots, **limit))
         tallies += of_translator(f"beam {beam}" if beam > 1 else "greedy", translator, sentences, options)
     loaded = regard.load(options.language, device=str(device)).model if options.language else None
     language = (loaded or random_language_model(options.tiny)).to(device)

@@ -14,6 +14,7 @@ Shapes: B slots · K beams of a slot · N = B · K rows · H heads · G key and 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -143,8 +144,15 @@ class MemorySlots:
 def _beams_as_queries(q_NH1K: Tensor, keys_BGEK: Tensor, values_BGEV: Tensor, mask_B1KE: Tensor) -> Tensor:
     """The beams of a text are queries over the same keys, of which each sees its own: [N, H · V]."""
     slots, beams = mask_B1KE.shape[0], mask_B1KE.shape[2]
+    groups = keys_BGEK.shape[1]
+    if beams == 1:
+        # For one query, torch shares the keys of a text between threads, by where it lies in the batch: so written out.
+        q_BGHK = q_NH1K[:, :, 0].unflatten(1, (groups, -1))
+        scores_BGHE = (q_BGHK @ keys_BGEK.transpose(2, 3)) / math.sqrt(q_BGHK.shape[-1])
+        weights_BGHE = scores_BGHE.masked_fill_(~mask_B1KE, -torch.inf).softmax(-1)
+        return (weights_BGHE @ values_BGEV).flatten(1)
     q_BHKK = q_NH1K[:, :, 0].unflatten(0, (slots, beams)).transpose(1, 2)
-    grouped = keys_BGEK.shape[1] != q_BHKK.shape[1]
+    grouped = groups != q_BHKK.shape[1]
     y_BHKV = F.scaled_dot_product_attention(q_BHKK, keys_BGEK, values_BGEV, mask_B1KE, enable_gqa=grouped)
     return y_BHKV.transpose(1, 2).flatten(0, 1).flatten(1)
 
