@@ -123,6 +123,7 @@ class Arena:
     folder: Path
     threads: int
     own: Any = None  # Regard's engines, in this precision
+    own_int8: Any = None  # on a CPU
     peer: Any = None  # that of `transformers`; None if it is missing
     engines: dict[str, Any] = field(default_factory=dict)  # those of CTranslate2
     speeds: dict[str, Any] = field(default_factory=dict)
@@ -153,6 +154,7 @@ class Arena:
             if name != "logits":
                 print(f"{name}: {counts['identical']} of {counts['of']} best translations are those of Regard")
         self.own = Engines(model, self.device, self.precision)
+        self.own_int8 = Engines(model, self.device, int8=True) if self.device.type == "cpu" else None
         show("what", "who", "speed", "Regard is quicker by", "best translations as Regard's", "BLEU")
         return apart
 
@@ -192,6 +194,9 @@ class Arena:
         contenders: dict[str, Callable[[], list[str]]] = {
             "Regard": partial(ours, self.translator(settings), sentences, own_batch)
         }
+        if self.device.type == "cpu":
+            in_int8 = self.subject.translator(self.own_int8, settings)
+            contenders["Regard int8"] = partial(ours, in_int8, sentences, own_batch)
         for batch in batches:
             if self.peer is not None:
                 name = f"transformers, batch {batch}"

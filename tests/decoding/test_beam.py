@@ -63,7 +63,7 @@ def search(model, beams, sentences=1, longest=4, alpha=0.6, prefixes=None, slots
     asked = [Request(n, [], START, lengths[n], prefixes[n]) for n in range(sentences)]
     beamed = Beams(slots, beams, max(lengths), end=END, never=(0, START), forces=any(prefixes))
     engine = Engine(TableRows(model, slots, beams), beamed, slots, torch.device("cpu"))
-    found = dict(_searched(engine, asked, alpha, 0, lambda done: None))
+    found = dict(_searched(engine, asked, alpha, 0, lambda count: None))
     return [found[number] for number in range(sentences)]
 
 

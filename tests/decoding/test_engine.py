@@ -54,11 +54,11 @@ def test_what_does_not_fit_into_memory_is_tried_with_fewer_slots(trained, senten
         return rows(self, slots, *rest)
 
     monkeypatch.setattr(Engines, "rows", scarce)
-    trained.engines.forget()
+    trained.engines().forget()
     assert trained.translate(sentences, beam=2, slots=8) == expected
     assert tried == [8, 4, 2]
     monkeypatch.setattr(Engines, "rows", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
-    trained.engines.forget()
+    trained.engines().forget()
     with pytest.raises(RegardError, match="Out of memory"):
         trained.translate(sentences, slots=8)
 
@@ -66,8 +66,8 @@ def test_what_does_not_fit_into_memory_is_tried_with_fewer_slots(trained, senten
 def test_a_wide_beam_has_fewer_slots(trained, monkeypatch):
     for kind in ("cpu", "cuda"):
         monkeypatch.setitem(engines_module.ROWS, kind, 32)
-    assert [trained.engines.slots(1000, beams, 64, 32) for beams in (1, 4, 5, 100)] == [32, 8, 4, 1]
-    assert [trained.engines.slots(texts, 1, 64, 32) for texts in (1, 3, 30)] == [1, 4, 32]
+    assert [trained.engines().slots(1000, beams, 64, 32) for beams in (1, 4, 5, 100)] == [32, 8, 4, 1]
+    assert [trained.engines().slots(texts, 1, 64, 32) for texts in (1, 3, 30)] == [1, 4, 32]
 
 
 @pytest.mark.parametrize("words", [5, 3000, 20_001])

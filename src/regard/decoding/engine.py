@@ -70,8 +70,9 @@ class SlotRows:
 
     def together(self, request: Request) -> tuple[int, int]:
         length = min(rounded(max(1, len(request.reads)), 16 if self.device.type == "cuda" else 8), self.most)
-        # An eighth of the slots at a time: the others are not kept waiting for free ones.
-        return length, max(1, min(self.slots // 8, READ_TOGETHER.get(self.device.type, 256) // length))
+        # Some of the slots at a time: the others are not kept waiting for free ones.
+        some = self.slots // (8 if self.device.type == "cuda" else 4)
+        return length, max(1, min(some, READ_TOGETHER.get(self.device.type, 256) // length))
 
     def enter(self, slots: Sequence[int], requests: Sequence[Request]) -> Sequence[Request]:
         """All of one length; with the last repeated until there are as many as always."""

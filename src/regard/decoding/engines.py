@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.decoding.eight_bits import in_eight_bits
 from regard.decoding.engine import Engine, SlotRows, WaveRows
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 
+Text = TypeVar("Text")
+Result = TypeVar("Result")
+
 KEPT = 8  # engines
-ROWS = {"cuda": 2048, "cpu": 64}  # hypotheses side by side, at most, if memory allows
+ENOUGH_FOR_ALL = 2  # texts for each thread of a CPU
+ROWS = {"cuda": 2048, "cpu": 128}  # hypotheses side by side, at most, if memory allows
 SHARE_OF_MEMORY = 0.4  # of what is free, for what is kept of the texts
 MULTIPLE = 64  # of words: products of such sizes are fast
 
@@ -29,12 +35,21 @@ MULTIPLE = 64  # of words: products of such sizes are fast
 class Engines:
     """Of one model; kept as long as it is used, so that nothing is allocated or captured twice."""
 
-    def __init__(self, model: Any, device: torch.device | None = None, precision: torch.dtype = torch.float32):
+    def __init__(
+        self,
+        model: Any,
+        device: torch.device | None = None,
+        precision: torch.dtype = torch.float32,
+        int8: bool = False,
+    ):
+        """`int8`: on a CPU, from the weights as they are now."""
         self.source = model
         self.device = device or torch.device("cpu")
         self.kept: OrderedDict[Hashable, Engine] = OrderedDict()
         self.half = self.device.type == "cuda" and precision == torch.bfloat16
         self.model: Any = _half(model) if self.half else model
+        if int8 and self.device.type == "cpu":
+            self.model = in_eight_bits(model)
         if self.half:
             weights = dict(model.named_parameters())
             self.own = list(self.model.parameters())
@@ -90,6 +105,30 @@ class Engines:
         wanted = 1 << max(0, texts - 1).bit_length()
         return min(wanted, 1 << (most.bit_length() - 1))
 
+    def shares(self, texts: Sequence[Text], fixed: bool) -> list[Sequence[Text]]:
+        """One share for each thread of a CPU: threads that share texts wait less than threads that share a product.
+
+        `fixed`: a text is always computed by one thread, even where there are few.
+        """
+        threads = torch.get_num_threads() if self.device.type == "cpu" and self.has_slots else 1
+        if not fixed and len(texts) < ENOUGH_FOR_ALL * threads:
+            threads = 1
+        return [texts[first::threads] for first in range(min(threads, len(texts)))]
+
+    def all_of(self, jobs: Sequence[Callable[[], Iterable[Result]]], fixed: bool) -> Iterator[Result]:
+        """What all jobs give, on a CPU at the same time with a thread each."""
+        if len(jobs) == 1 and not (fixed and self.device.type == "cpu"):
+            yield from jobs[0]()
+            return
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with ThreadPoolExecutor(len(jobs)) as pool:
+                for found in list(pool.map(lambda job: list(job()), jobs)):
+                    yield from found
+        finally:
+            torch.set_num_threads(threads)
+
     def _bytes_of_slot(self, beams: int, length: int, source_length: int) -> int:
         """Keys and values of all blocks, roughly; and a few copies of the logits."""
         weight: Tensor = next(self.model.parameters())
@@ -101,8 +140,9 @@ class Engines:
 class HalfHead(nn.Module):
     """Logits in float32 from vectors and weights in bfloat16. The vocabulary is filled up to a multiple of 64."""
 
-    def __init__(self, weight_WD: Tensor):
+    def __init__(self, weight_WD: Tensor, cap: float):
         super().__init__()
+        self.cap = cap
         self.words, width = weight_WD.shape
         padded = -(-self.words // MULTIPLE) * MULTIPLE
         self.weight: Tensor
@@ -117,12 +157,12 @@ class HalfHead(nn.Module):
             logits = torch.mm(x_ND, self.weight.T, out_dtype=torch.float32)
         except TypeError:  # an earlier torch
             logits = F.linear(x_ND, self.weight).float()
-        return logits[:, : self.words]
+        logits = logits[:, : self.words]
+        return self.cap * torch.tanh(logits / self.cap) if self.cap else logits
 
 
 def _half(model: Any) -> Any:
     """A copy for decoding."""
     twin = copy.deepcopy(model)
-    weight = twin.to_logits.weight
-    twin.to_logits = HalfHead(weight.detach())
+    twin.to_logits = HalfHead(twin.to_logits.weight.detach(), twin.to_logits.cap)
     return twin.to(torch.bfloat16).requires_grad_(False).eval()

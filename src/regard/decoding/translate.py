@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,11 +112,9 @@ class Translator:
         if not asked:
             return
         self.engines.ready()
-        done = 0
+        done = _Count(progress)
         for (length, source_length), some in self._classes(asked).items():
-            told = partial(_further, progress, done)
-            yield from self._search_class(some, length, source_length, best, told)
-            done += len(some)
+            yield from self._search_class(some, length, source_length, best, done.more)
 
     def _classes(self, asked: list[Request]) -> dict[Any, list[Request]]:
         """By the longest output and the longest source that there must be room for, rounded: so engines serve again.
@@ -138,13 +137,17 @@ class Translator:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """What does not fit into memory is tried with fewer slots."""
         beams = 1 if self.settings.temperature > 0 else self.settings.beam
-        slots = self.settings.slots or self.engines.slots(len(asked), beams, length, source_length)
+        parts = self.engines.shares(asked, fixed=self.settings.slots > 0)
+        slots = self.settings.slots or self.engines.slots(len(parts[0]), beams, length, source_length)
         forces = any(request.forced for request in asked)
         decode = _drawn if self.settings.temperature > 0 else _searched
         while True:
             try:
-                engine = self._engine(slots, beams, length, source_length, forces)
-                yield from decode(engine, asked, self.settings.length_penalty, best, progress)
+                jobs = []
+                for worker, part in enumerate(parts):
+                    engine = self._engine(slots, beams, length, source_length, forces, worker)
+                    jobs.append(partial(decode, engine, part, self.settings.length_penalty, best, progress))
+                yield from self.engines.all_of(jobs, fixed=self.settings.slots > 0)
                 return
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
@@ -155,7 +158,7 @@ class Translator:
                 slots //= 2
             self.engines.forget()
 
-    def _engine(self, slots: int, beams: int, length: int, source_length: int, forces: bool) -> Engine:
+    def _engine(self, slots: int, beams: int, length: int, source_length: int, forces: bool, worker: int) -> Engine:
         settings, engines = self.settings, self.engines
 
         def make() -> Engine:
@@ -169,15 +172,23 @@ class Translator:
             return Engine(rows, search, slots, engines.device)
 
         drawing = (settings.temperature, settings.top_k, settings.top_p)
-        return engines.get(("translate", slots, beams, length, source_length, forces, drawing), make)
+        return engines.get(("translate", slots, beams, length, source_length, forces, drawing, worker), make)
 
 
-def _further(progress: Callable[[int], None], before: int, done: int) -> None:
-    progress(before + done)
+class _Count:
+    """How many are done, by whichever thread."""
+
+    def __init__(self, progress: Callable[[int], None]):
+        self.progress, self.done, self.lock = progress, 0, Lock()
+
+    def more(self, count: int) -> None:
+        with self.lock:
+            self.done += count
+            self.progress(self.done)
 
 
 def _searched(
-    engine: Engine, asked: list[Request], alpha: float, best: int, progress: Callable[[int], None]
+    engine: Engine, asked: Sequence[Request], alpha: float, best: int, progress: Callable[[int], None]
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """By beam search. Texts are put together at the end: until then nothing waits for the device."""
     search = engine.search
@@ -188,7 +199,7 @@ def _searched(
         if done := [(slot, text) for slot in step.done if (text := step.texts[slot]) is not None]:
             numbers += [text.number for _, text in done]
             taken.append(search.taken([slot for slot, _ in done]))
-            progress(len(numbers))
+            progress(len(done))
     if engine.device.type == "cuda":
         torch.cuda.synchronize(engine.device)
     written, ended, count = (np.concatenate([part.numpy() for part in parts]) for parts in zip(*taken, strict=True))
@@ -196,12 +207,11 @@ def _searched(
 
 
 def _drawn(
-    engine: Engine, asked: list[Request], alpha: float, best: int, progress: Callable[[int], None]
+    engine: Engine, asked: Sequence[Request], alpha: float, best: int, progress: Callable[[int], None]
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """By sampling: one hypothesis each."""
     tokens: dict[int, list[int]] = defaultdict(list)
     log_p: dict[int, float] = defaultdict(float)
-    finished = 0
     for step in engine.run(asked):
         for slot, text in enumerate(step.texts):
             if text is None:
@@ -210,9 +220,8 @@ def _drawn(
             if (token := int(step.report_BX[slot, TOKEN])) != END:
                 tokens[text.number].append(token)
             if slot in step.done:
-                finished += 1
                 yield text.number, [Hypothesis(tokens[text.number], log_p[text.number], log_p[text.number])]
-        progress(finished)
+        progress(len(step.done))
 
 
 def _parts(lines: Sequence[str], split: bool, first_row: int) -> Iterator[Part]:

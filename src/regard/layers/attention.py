@@ -13,6 +13,7 @@ Shapes: B rows · T query positions · S key positions · H heads · G key and v
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -121,14 +122,14 @@ class Attention(Mixer):
 
     def queries(self, x_BTD: Tensor) -> Tensor:
         rows = slice(0, self.widths[0])
-        return self.split_queries(F.linear(x_BTD, self.to_qkv.weight[rows], self._bias(rows)))
+        return self.split_queries(self._product(x_BTD, rows))
 
     def split_queries(self, q_BTX: Tensor) -> Tensor:
         return self.query_norm(self._split(q_BTX, self.heads))
 
     def keys_and_values(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         rows = slice(self.widths[0], None)
-        kv_BSX = F.linear(memory_BSD, self.to_qkv.weight[rows], self._bias(rows))
+        kv_BSX = self._product(memory_BSD, rows)
         k_BSX, v_BSX = kv_BSX.split(self.widths[1:], dim=-1)
         return self.key_norm(self._split(k_BSX, self.key_value_heads)), self._split(v_BSX, self.key_value_heads)
 
@@ -171,8 +172,12 @@ class Attention(Mixer):
         grouped = self.key_value_heads != self.heads
         return attend(q, k, v, mask, dropout, causal, grouped)
 
-    def _bias(self, rows: slice) -> Tensor | None:
-        return None if self.to_qkv.bias is None else self.to_qkv.bias[rows]
+    def _product(self, x: Tensor, rows: slice) -> Tensor:
+        """Only some rows of the matrix."""
+        layer: Any = self.to_qkv
+        if not isinstance(layer, nn.Linear):  # in eight bits
+            return layer.part(x, rows)  # type: ignore[no-any-return]
+        return F.linear(x, layer.weight[rows], layer.bias[rows] if layer.bias is not None else None)
 
     def _split(self, x_BTX: Tensor, heads: int) -> Tensor:
         return x_BTX.unflatten(-1, (heads, -1)).transpose(1, 2)

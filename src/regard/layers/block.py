@@ -130,6 +130,8 @@ class Block(nn.Module):
 
     def drop(self, part: str, y: Tensor) -> Tensor:
         """What a part adds: with dropout, scaled, and in training only for the rows that do not skip it."""
+        if not self.training and not self.scales:
+            return y
         y = self.dropout(y)
         if part in self.scales:
             y = y * self.scales[part].to(y.dtype)

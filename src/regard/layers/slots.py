@@ -14,7 +14,6 @@ Shapes: B slots · K beams of a slot · N = B · K rows · H heads · G key and 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,14 +33,14 @@ class Places:
         self.beam_K = torch.arange(beams, device=device)
         self.slot_N = torch.arange(slots * beams, device=device) // beams
         self.origins_BKL = torch.zeros(slots, beams, length, dtype=torch.int32, device=device) if beams > 1 else None
-        self.masks: dict[int, Tensor] = {}  # of this step
+        self.known: dict[tuple[str, int], Tensor] = {}  # of this step, for all blocks
 
     def enter(self, slots_X: Tensor, positions_X: Tensor) -> None:
         """These slots hold new texts, that have so many positions behind them."""
         self.positions_N.view(self.slots, self.beams)[slots_X] = positions_X[:, None]
         if self.origins_BKL is not None:
             self.origins_BKL[slots_X] = 0
-        self.masks.clear()
+        self.known.clear()
 
     def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
         """One position further where the slot is open; beam k goes on from what was beam `from_BK[k]`."""
@@ -50,14 +49,14 @@ class Places:
             lineage_BKL = self.origins_BKL.gather(1, from_BK[:, :, None].expand_as(self.origins_BKL))
             self.origins_BKL.copy_(lineage_BKL.scatter_(2, at_BK1, from_BK[:, :, None].int()))
         self.positions_N.view(self.slots, self.beams).add_(open_B[:, None])
-        self.masks.clear()
+        self.known.clear()
 
     def mask(self, entries: int) -> Tensor:
         """True where a beam may look, of keys held in `entries` places for every beam: [B, 1, K, E · K].
 
         Position l is held in place l mod `entries`. The position of this step is held already.
         """
-        if entries not in self.masks:
+        if ("mask", entries) not in self.known:
             now_B1 = self.positions_N.view(self.slots, self.beams)[:, :1]
             place_E = torch.arange(entries, device=now_B1.device)
             held_BE = now_B1 - (now_B1 - place_E) % entries  # the position in each place; below 0: none yet
@@ -67,8 +66,21 @@ class Places:
                 origin_BKE = self.origins_BKL.gather(2, held_BKE)
                 origin_BKE = torch.where(held_BKE == now_B1[:, :, None], self.beam_K[:, None].int(), origin_BKE)
                 mask_BKEK = mask_BKEK & (origin_BKE[..., None] == self.beam_K)
-            self.masks[entries] = mask_BKEK.flatten(2)[:, None]
-        return self.masks[entries]
+            self.known["mask", entries] = mask_BKEK.flatten(2)[:, None]
+        return self.known["mask", entries]
+
+    def hidden(self, entries: int) -> Tensor:
+        """The opposite of the mask, for one beam."""
+        if ("hidden", entries) not in self.known:
+            self.known["hidden", entries] = ~self.mask(entries)
+        return self.known["hidden", entries]
+
+    def newest(self, entries: int) -> Tensor:
+        """Where each row puts its newest position: [N]."""
+        if ("newest", entries) not in self.known:
+            place_BK = (self.positions_N % entries).view(self.slots, self.beams) * self.beams + self.beam_K
+            self.known["newest", entries] = place_BK.flatten()
+        return self.known["newest", entries]
 
 
 class KeySlots:
@@ -85,9 +97,11 @@ class KeySlots:
         if kernel := slot_kernel(q_NH1K):
             return kernel.attend_to_own(q_NH1K, k_NG1K, v_NG1V, self)
         places = self.places
-        place_N = places.positions_N % self.entries * places.beams + places.beam_K.repeat(places.slots)
+        place_N = places.newest(self.entries)
         self.keys_BGEK[places.slot_N, :, place_N] = k_NG1K[:, :, 0]
         self.values_BGEV[places.slot_N, :, place_N] = v_NG1V[:, :, 0]
+        if places.beams == 1:
+            return _one_query(q_NH1K, self.keys_BGEK, self.values_BGEV, places.hidden(self.entries))
         # Over all places, most of them masked: a sum over fewer would be taken in another order, and how long one text
         # is would show in the last bits of another.
         return _beams_as_queries(q_NH1K, self.keys_BGEK, self.values_BGEV, places.mask(self.entries))
@@ -125,36 +139,44 @@ class MemorySlots:
         self.keys_BGSK = like.new_zeros(*shape, attention.key_width)
         self.values_BGSV = like.new_zeros(*shape, attention.value_width)
         self.lengths_B = torch.ones(places.slots, dtype=torch.long, device=like.device)
-        self.position_S = torch.arange(source_length, device=like.device)
+        # True behind the end of each source
+        self.hidden_B11S = torch.zeros(places.slots, 1, 1, source_length, dtype=torch.bool, device=like.device)
 
     def enter(self, slots_X: Tensor, k_XGSK: Tensor, v_XGSV: Tensor, lengths_X: Tensor) -> None:
         self.keys_BGSK[:, :, : k_XGSK.shape[2]][slots_X] = k_XGSK
         self.values_BGSV[:, :, : v_XGSV.shape[2]][slots_X] = v_XGSV
         self.lengths_B[slots_X] = lengths_X
+        position_S = torch.arange(self.hidden_B11S.shape[-1], device=lengths_X.device)
+        self.hidden_B11S[slots_X] = (position_S >= lengths_X[:, None])[:, None, None]
 
     def attend(self, q_NH1K: Tensor) -> Tensor:
         """What every row finds in the source: [N, H · V]."""
         if kernel := slot_kernel(q_NH1K):
             return kernel.attend_across(q_NH1K, self)
-        mask_B11S = (self.position_S < self.lengths_B[:, None])[:, None, None]
-        mask_B1KS = mask_B11S.expand(-1, -1, self.places.beams, -1)
+        if self.places.beams == 1:
+            return _one_query(q_NH1K, self.keys_BGSK, self.values_BGSV, self.hidden_B11S)
+        mask_B1KS = (~self.hidden_B11S).expand(-1, -1, self.places.beams, -1)
         return _beams_as_queries(q_NH1K, self.keys_BGSK, self.values_BGSV, mask_B1KS)
 
 
 def _beams_as_queries(q_NH1K: Tensor, keys_BGEK: Tensor, values_BGEV: Tensor, mask_B1KE: Tensor) -> Tensor:
     """The beams of a text are queries over the same keys, of which each sees its own: [N, H · V]."""
     slots, beams = mask_B1KE.shape[0], mask_B1KE.shape[2]
-    groups = keys_BGEK.shape[1]
-    if beams == 1:
-        # For one query, torch shares the keys of a text between threads, by where it lies in the batch: so written out.
-        q_BGHK = q_NH1K[:, :, 0].unflatten(1, (groups, -1))
-        scores_BGHE = (q_BGHK @ keys_BGEK.transpose(2, 3)) / math.sqrt(q_BGHK.shape[-1])
-        weights_BGHE = scores_BGHE.masked_fill_(~mask_B1KE, -torch.inf).softmax(-1)
-        return (weights_BGHE @ values_BGEV).flatten(1)
     q_BHKK = q_NH1K[:, :, 0].unflatten(0, (slots, beams)).transpose(1, 2)
-    grouped = groups != q_BHKK.shape[1]
+    grouped = keys_BGEK.shape[1] != q_BHKK.shape[1]
     y_BHKV = F.scaled_dot_product_attention(q_BHKK, keys_BGEK, values_BGEV, mask_B1KE, enable_gqa=grouped)
     return y_BHKV.transpose(1, 2).flatten(0, 1).flatten(1)
+
+
+def _one_query(q_BH1K: Tensor, keys_BGEK: Tensor, values_BGEV: Tensor, hidden_B11E: Tensor) -> Tensor:
+    """What the one beam of every text finds: [B, H · V].
+
+    Written out, because for one query torch shares the keys of a text between threads, by where it lies in the batch.
+    """
+    rows, groups, _, width = keys_BGEK.shape
+    scores_BGHE = q_BH1K.reshape(rows, groups, -1, width) @ keys_BGEK.transpose(2, 3)
+    weights_BGHE = scores_BGHE.mul_(width**-0.5).masked_fill_(hidden_B11E, -torch.inf).softmax(-1)
+    return (weights_BGHE @ values_BGEV).flatten(1)
 
 
 def slot_kernel(like: Tensor) -> Any:

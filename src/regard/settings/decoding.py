@@ -14,6 +14,7 @@ class SamplingSettings(Settings):
     top_k: NotNegative = Field(0, description="sample from the k likeliest tokens; 0: from all")
     top_p: float = Field(1.0, gt=0, le=1.0, description="sample from the likeliest tokens that sum to p")
     slots: NotNegative = Field(0, le=65536, description="texts decoded side by side; 0: as many as memory allows")
+    int8: bool = Field(False, description="on a CPU: products in eight bits; faster, and nearly the same")
 
 
 class BeamSettings(SamplingSettings):

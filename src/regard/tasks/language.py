@@ -178,7 +178,7 @@ class Language(RunningText[LanguageSettings]):
             context=self.context,
             end=END,
             never=self._never(),
-            engines=self.engines,
+            engines=self.engines(settings.int8),
         )
         texts = self.tokenizer.decode([prompt, [token.token for token in written]])
         self.folder.write_text(f"samples/step-{step}.txt", " ⟶ ".join(texts) + "\n")
@@ -256,7 +256,7 @@ class Language(RunningText[LanguageSettings]):
             seed=seed,
             top=top,
             finished=lambda row: writers[row].stopped,
-            engines=self.engines,
+            engines=self.engines(settings.int8),
         )
         for each in written:
             writer = writers[each.row]

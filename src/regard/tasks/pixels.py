@@ -255,7 +255,7 @@ class Pixels(ImageTask[PixelTaskSettings]):
             settings,
             start=len(self.palette),
             seed=seed,
-            engines=self.engines,
+            engines=self.engines(settings.int8),
         ).codes_NT
         return self.palette.pixels(codes_NT, self.height, self.width)
 

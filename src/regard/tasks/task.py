@@ -49,10 +49,10 @@ class Task(ABC, Generic[S]):
 
     model: Any
     stream: Stream[Any, Any]
-    _engines: Engines | None = None
 
     def __init__(self, settings: S, folder: RunFolder, hardware: Hardware | None = None):
         self.settings, self.folder = settings, folder
+        self._engines: dict[bool, Engines] = {}
         if hardware is not None:
             self.hardware = hardware
 
@@ -134,14 +134,13 @@ class Task(ABC, Generic[S]):
     def next_commands(self) -> list[str]:
         """What a user may want to do with the finished run."""
 
-    @property
-    def engines(self) -> Engines:
+    def engines(self, int8: bool = False) -> Engines:
         """What the model is decoded with: made once for it."""
         from regard.decoding.engines import Engines
 
-        if self._engines is None or self._engines.source is not self.model:
-            self._engines = Engines(self.model, self.hardware.device, self.hardware.precision)
-        return self._engines
+        if self._engines.get(int8) is None or self._engines[int8].source is not self.model:
+            self._engines[int8] = Engines(self.model, self.hardware.device, self.hardware.precision, int8)
+        return self._engines[int8]
 
     def draw(self) -> None:
         """The course of training so far, as a picture."""

@@ -308,7 +308,7 @@ class Translate(Task[TranslateSettings]):
 
         settings = changed(self.settings.decoding, **decoding)
         source, target = self.tokenizers.both
-        return Translator(source, target, settings, self._most_positions, self.engines)
+        return Translator(source, target, settings, self._most_positions, self.engines(settings.int8))
 
     def long_sources(self, translator: Translator, split: bool = False) -> LongSources:
         """What remembers which lines are longer than the translator can read, or has learned to."""
