@@ -55,6 +55,9 @@ class TableRows:
         if from_BK is not None:
             self.state.before = self.state.before.view(self.slots, self.beams).gather(1, from_BK).flatten()
 
+    def before_step(self, texts):
+        pass
+
 
 def search(model, beams, sentences=1, longest=4, alpha=0.6, prefixes=None, slots=0):
     slots = slots or sentences

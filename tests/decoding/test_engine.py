@@ -10,6 +10,7 @@ import torch
 from regard.data.pairs import pair_splits
 from regard.decoding import engines as engines_module
 from regard.decoding.beam import largest
+from regard.decoding.eight_bits import EightBits
 from regard.decoding.engines import Engines
 from regard.errors import RegardError
 
@@ -47,17 +48,17 @@ def test_what_does_not_fit_into_memory_is_tried_with_fewer_slots(trained, senten
     expected, tried = trained.translate(sentences, beam=2, slots=2), []
     rows = Engines.rows
 
-    def scarce(self, slots, *rest):
+    def scarce(self, slots, *rest, **more):
         tried.append(slots)
         if slots > 2:
             raise torch.OutOfMemoryError("no more")
-        return rows(self, slots, *rest)
+        return rows(self, slots, *rest, **more)
 
     monkeypatch.setattr(Engines, "rows", scarce)
     trained.engines().forget()
     assert trained.translate(sentences, beam=2, slots=8) == expected
     assert tried == [8, 4, 2]
-    monkeypatch.setattr(Engines, "rows", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
+    monkeypatch.setattr(Engines, "rows", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
     trained.engines().forget()
     with pytest.raises(RegardError, match="Out of memory"):
         trained.translate(sentences, slots=8)
@@ -79,3 +80,26 @@ def test_the_largest_are_those_of_topk(words):
         expected = x.topk(count, dim=1)
         assert torch.equal(values, expected.values)
         assert torch.equal(x.gather(1, places), values)
+
+
+def test_eight_bits_are_near_and_the_same_in_any_company(trained, sentences):
+    """Every row has its own scale: texts that are translated beside it do not change it."""
+    if trained.hardware.device.type != "cpu":
+        pytest.skip("eight bits are for a CPU")
+    exact, near = (trained.translator(beam=2, int8=int8).translate(sentences) for int8 in (False, True))
+    assert sum(a[0].text == b[0].text for a, b in zip(exact, near, strict=True)) >= 0.8 * len(sentences)
+    assert [a[0].score for a in exact] != [b[0].score for b in near]
+    expected = found(trained, sentences, slots=4, beam=2, int8=True)
+    some = random.Random(1).sample(sentences, 9)
+    assert found(trained, some, slots=4, beam=2, int8=True) == {s: expected[s] for s in some}
+
+
+def test_a_product_in_eight_bits_is_within_the_rounding_of_both_sides():
+    layer = torch.nn.Linear(96, 40)
+    x = torch.randn(7, 96) * torch.logspace(-3, 3, 7)[:, None]  # rows of very different size
+    quantised = EightBits(layer)
+    with torch.inference_mode():
+        exact = layer(x)
+        for rows in (slice(0, 40), slice(8, None), slice(0, 16)):
+            error = (quantised.part(x, rows) - exact[:, rows]).norm(dim=1)
+            assert (error < 0.02 * (exact[:, rows] - layer.bias[rows]).norm(dim=1)).all()

@@ -50,7 +50,7 @@ class EightBits(nn.Module):
             self.packed[key] = _packed(self.weight[rows]), self.bias[rows] if self.bias is not None else None
         weight, bias = self.packed[key]
         x_ND = x.reshape(-1, self.in_features)
-        scale_N1 = torch.linalg.vector_norm(x_ND, torch.inf, dim=-1, keepdim=True).clamp_(min=SMALLEST)
+        scale_N1 = x_ND.abs().amax(-1, keepdim=True).clamp_(min=SMALLEST)
         even_NX = torch.cat([x_ND / scale_N1, self.signs_1M.expand(len(x_ND), -1)], dim=1)
         y_NO = PRODUCT(even_NX, weight, True)
         y_NO = y_NO.mul_(scale_N1) if bias is None else torch.addcmul(bias, y_NO, scale_N1)

@@ -52,6 +52,8 @@ class Rows(Protocol):
 
     def step(self, tokens_N: Tensor) -> Tensor: ...
     def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None: ...
+    def before_step(self, texts: Sequence[Request | None]) -> None:
+        """Told which slots are in use."""
 
 
 # ---------------------------------------------------------------- rows that texts enter one by one
@@ -62,9 +64,11 @@ class SlotRows:
 
     waves = False
 
-    def __init__(self, model: Causal | Seq2Seq, state: SlotState, most: int, device: torch.device):
-        """`most`: positions that the model has."""
+    def __init__(self, model: Causal | Seq2Seq, state: SlotState, most: int, device: torch.device, fixed: bool):
+        """`most`: positions that the model has. `fixed`: no shape depends on how far the texts are."""
         self.model, self.state, self.most, self.device = model, state, most, device
+        self.looks_short = not fixed and device.type != "cuda"  # where a kernel goes over each text's own length
+        self.positions = np.zeros(state.places.slots, np.int64)
         self.slots = state.places.slots
         self.readers: dict[int, _Reader] = {}
 
@@ -84,6 +88,7 @@ class SlotRows:
         if length not in self.readers:
             self.readers[length] = _Reader(self.model, self.state, told_XT, self.device)
         self.readers[length].read(told_XT)
+        self.positions[list(slots)] = told_XT[: len(requests), 1] if isinstance(self.model, Causal) else 0
         return requests
 
     def step(self, tokens_N: Tensor) -> Tensor:
@@ -91,6 +96,13 @@ class SlotRows:
 
     def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
         self.state.places.advance(open_B, from_BK)
+
+    def before_step(self, texts: Sequence[Request | None]) -> None:
+        if self.looks_short:
+            used = np.array([text is not None for text in texts])
+            furthest = int(self.positions.max(initial=0, where=used)) + 1
+            self.state.places.reach = min(-(-furthest // 16) * 16, self.state.places.length)
+            self.positions += used
 
 
 class _Reader:
@@ -163,6 +175,9 @@ class WaveRows:
             first_B1 = torch.arange(self.slots, device=from_BK.device)[:, None] * self.beams
             self.state.select((first_B1 + from_BK).flatten())
 
+    def before_step(self, texts: Sequence[Request | None]) -> None:
+        pass
+
 
 def _fed_from(request: Request, position: int) -> Request:
     """The same text with only so many positions read at once; the rest of its beginning is forced."""
@@ -221,6 +236,7 @@ class Engine:
             self._let_in(idle=not running)
             occupied = any(text is not None for text in self.texts)
             if occupied:
+                self.rows.before_step(self.texts)
                 self.step()
                 running.append((list(self.texts), *self._on_its_way()))
             if not running:

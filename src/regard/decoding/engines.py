@@ -80,15 +80,17 @@ class Engines:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def rows(self, slots: int, beams: int, length: int, most: int, source_length: int = 0) -> SlotRows | WaveRows:
-        """Rows for texts of up to `length` tokens, of a model with `most` positions."""
+    def rows(
+        self, slots: int, beams: int, length: int, most: int, source_length: int = 0, fixed: bool = False
+    ) -> SlotRows | WaveRows:
+        """Rows for texts of up to `length` tokens, of a model with `most` positions; `fixed`: of one shape for all."""
         if not self.has_slots:
             return WaveRows(self.model, slots, beams, length, self.device)
         if isinstance(self.model, Seq2Seq):
             state = self.model.start_slots(slots, beams, length, source_length)
         else:
             state = self.model.trunk.start_slots(slots, length)
-        return SlotRows(self.model, state, most, self.device)
+        return SlotRows(self.model, state, most, self.device, fixed)
 
     @property
     def has_slots(self) -> bool:

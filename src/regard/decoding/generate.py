@@ -91,7 +91,7 @@ def _engine(
 
     def make() -> Engine:
         search = Draws(slots, length + 1, words, settings, end=end, never=never, top=top, device=engines.device)
-        return Engine(engines.rows(slots, 1, length, length), search, slots, engines.device)
+        return Engine(engines.rows(slots, 1, length, length, fixed=settings.slots > 0), search, slots, engines.device)
 
     drawing = settings.model_copy(update={"max_tokens": 1})
     return engines.get(("generate", drawing, length, end, tuple(never), top, slots), make)

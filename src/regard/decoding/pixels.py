@@ -57,7 +57,7 @@ def draw_pixels(
     def make() -> Engine:
         # Every token is a colour, but <start>.
         search = Draws(slots, length, words, settings, never=[start], device=engines.device)
-        return Engine(engines.rows(slots, 1, length, length), search, slots, engines.device)
+        return Engine(engines.rows(slots, 1, length, length, fixed=settings.slots > 0), search, slots, engines.device)
 
     def request(image: int) -> Request:
         uniform = np.random.default_rng([seed, first + image]).random(length, np.float32)[given:]

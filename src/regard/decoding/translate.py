@@ -162,7 +162,8 @@ class Translator:
         settings, engines = self.settings, self.engines
 
         def make() -> Engine:
-            rows = engines.rows(slots, beams, length, self.max_positions, source_length)
+            fixed = settings.slots > 0
+            rows = engines.rows(slots, beams, length, self.max_positions, source_length, fixed)
             options: Any = {"end": END, "never": (PAD, START), "device": engines.device}
             search: Beams | Draws
             if settings.temperature > 0:
@@ -171,7 +172,7 @@ class Translator:
                 search = Beams(slots, beams, length, forces=forces, **options)
             return Engine(rows, search, slots, engines.device)
 
-        drawing = (settings.temperature, settings.top_k, settings.top_p)
+        drawing = (settings.temperature, settings.top_k, settings.top_p, settings.slots)
         return engines.get(("translate", slots, beams, length, source_length, forces, drawing, worker), make)
 
 

@@ -29,6 +29,9 @@ class Places:
 
     def __init__(self, slots: int, beams: int, length: int, device: torch.device):
         self.slots, self.beams, self.length = slots, beams, length
+        # Every text stands below it: what lies behind is not looked at. But how far one looks shows in the last bits:
+        # it stays at `length` where a text is to be the same in any company.
+        self.reach = length
         self.positions_N = torch.zeros(slots * beams, dtype=torch.long, device=device)
         self.beam_K = torch.arange(beams, device=device)
         self.slot_N = torch.arange(slots * beams, device=device) // beams
@@ -58,7 +61,7 @@ class Places:
         """
         if ("mask", entries) not in self.known:
             now_B1 = self.positions_N.view(self.slots, self.beams)[:, :1]
-            place_E = torch.arange(entries, device=now_B1.device)
+            place_E = torch.arange(min(entries, self.reach), device=now_B1.device)
             held_BE = now_B1 - (now_B1 - place_E) % entries  # the position in each place; below 0: none yet
             mask_BKEK = (held_BE >= 0)[:, None, :, None]
             if self.origins_BKL is not None:
@@ -100,11 +103,11 @@ class KeySlots:
         place_N = places.newest(self.entries)
         self.keys_BGEK[places.slot_N, :, place_N] = k_NG1K[:, :, 0]
         self.values_BGEV[places.slot_N, :, place_N] = v_NG1V[:, :, 0]
+        used = min(self.entries, places.reach) * places.beams
+        keys_BGEK, values_BGEV = self.keys_BGEK[:, :, :used], self.values_BGEV[:, :, :used]
         if places.beams == 1:
-            return _one_query(q_NH1K, self.keys_BGEK, self.values_BGEV, places.hidden(self.entries))
-        # Over all places, most of them masked: a sum over fewer would be taken in another order, and how long one text
-        # is would show in the last bits of another.
-        return _beams_as_queries(q_NH1K, self.keys_BGEK, self.values_BGEV, places.mask(self.entries))
+            return _one_query(q_NH1K, keys_BGEK, values_BGEV, places.hidden(self.entries))
+        return _beams_as_queries(q_NH1K, keys_BGEK, values_BGEV, places.mask(self.entries))
 
     def entering(self, slots_X: Tensor, lengths_X: Tensor) -> Entering:
         return Entering(self, slots_X, lengths_X)
