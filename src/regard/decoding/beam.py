@@ -64,12 +64,12 @@ class Beams:
         first_X, limit_X = upload([[r.first for r in requests], [r.limit for r in requests]], self.device)
         self.tokens_N.view(self.slots, self.beams)[slots_X] = first_X[:, None]
         self.limit_B[slots_X] = limit_X
-        self.open_B[slots_X] = True
-        self.step_B[slots_X] = 0
-        self.count_B[slots_X] = 0
+        self.open_B.index_fill_(0, slots_X, True)
+        self.step_B.index_fill_(0, slots_X, 0)
+        self.count_B.index_fill_(0, slots_X, 0)
         # All K hypotheses start equal; only the first may be lengthened at first, or the K would stay equal.
-        self.scores_BK[slots_X] = -torch.inf
-        self.scores_BK[slots_X, 0] = 0.0
+        self.scores_BK.index_fill_(0, slots_X, -torch.inf)
+        self.scores_BK[:, 0].index_fill_(0, slots_X, 0.0)
         if self.forced_BL is not None:
             rows = np.full((len(requests), self.forced_BL.shape[1]), -1)
             for row, request in zip(rows, requests, strict=True):

@@ -87,8 +87,8 @@ class Draws:
         """These slots begin anew."""
         first_X, limit_X = upload([[r.first for r in requests], [r.limit for r in requests]], self.device)
         self.tokens_N[slots_X], self.limit_B[slots_X] = first_X, limit_X
-        self.open_B[slots_X] = True
-        self.step_B[slots_X] = 0
+        self.open_B.index_fill_(0, slots_X, True)
+        self.step_B.index_fill_(0, slots_X, 0)
         uniform = np.zeros((len(requests), self.uniform_BL.shape[1]), np.float32)
         forced = np.full(uniform.shape, -1)
         for row, request in enumerate(requests):

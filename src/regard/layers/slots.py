@@ -42,7 +42,7 @@ class Places:
         """These slots hold new texts, that have so many positions behind them."""
         self.positions_N.view(self.slots, self.beams)[slots_X] = positions_X[:, None]
         if self.origins_BKL is not None:
-            self.origins_BKL[slots_X] = 0
+            self.origins_BKL.index_fill_(0, slots_X, 0)  # a number that is put there by index would be copied to a GPU
         self.known.clear()
 
     def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
