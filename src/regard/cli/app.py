@@ -41,6 +41,11 @@ def _png(path: Path | None) -> Path | None:
 
 RunArgument = Annotated[Path, typer.Argument(help="A run folder, made by `regard train`.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+SlotsOption = Annotated[
+    int | None,
+    typer.Option(help="Texts decoded side by side, always so many.", show_default="what memory allows"),
+]
+Int8Option = Annotated[bool, typer.Option("--int8", help="On a CPU: in eight bits, faster and nearly the same.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 DataOption = Annotated[Path | None, typer.Option(help="The folder that data paths start from.", show_default=False)]
 MovedDataOption = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard import console
-from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, picture_option, show
+from regard.cli.app import DeviceOption, Int8Option, JsonOption, RunArgument, SlotsOption, app, picture_option, show
 from regard.cli.lines import all_input
 from regard.errors import UsageError
 from regard.files import writing
@@ -58,6 +58,8 @@ def generate(
         float | None, typer.Option(help="Pixels: the share of its rows that is kept.", show_default="0.5")
     ] = None,
     output: Annotated[Path | None, picture_option("Pixels: the picture to write.", "samples.png")] = None,
+    slots: SlotsOption = None,
+    int8: Int8Option = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -88,6 +90,8 @@ def generate(
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
+        "slots": slots,
+        "int8": int8 or None,
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
     }

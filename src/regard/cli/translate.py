@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.app import DeviceOption, JsonOption, RunArgument, app
+from regard.cli.app import DeviceOption, Int8Option, JsonOption, RunArgument, SlotsOption, app
 from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, must_not_replace, one_line
 from regard.errors import UsageError
 
@@ -34,6 +34,8 @@ def translate(
     top_k: Annotated[int, typer.Option(help="Sample from the k likeliest tokens; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens that sum to p.")] = 1.0,
     seed: Annotated[int, typer.Option(help="For sampling.")] = 1,
+    slots: SlotsOption = None,
+    int8: Int8Option = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -44,8 +46,8 @@ def translate(
     --split-sentences it may hold several, whose translations are joined again to one line.
     """
     decoding: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    if beam is not None:
-        decoding["beam"] = beam
+    given = {"beam": beam, "slots": slots, "int8": int8 or None}
+    decoding |= {name: value for name, value in given.items() if value is not None}
     _check(best, seed, decoding)
     if file is not None:
         must_be_a_file(file)
