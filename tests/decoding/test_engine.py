@@ -95,6 +95,7 @@ def test_eight_bits_are_near_and_the_same_in_any_company(trained, sentences):
 
 
 def test_a_product_in_eight_bits_is_within_the_rounding_of_both_sides():
+    torch.manual_seed(1)
     layer = torch.nn.Linear(96, 40)
     x = torch.randn(7, 96) * torch.logspace(-3, 3, 7)[:, None]  # rows of very different size
     quantised = EightBits(layer)
@@ -102,4 +103,6 @@ def test_a_product_in_eight_bits_is_within_the_rounding_of_both_sides():
         exact = layer(x)
         for rows in (slice(0, 40), slice(8, None), slice(0, 16)):
             error = (quantised.part(x, rows) - exact[:, rows]).norm(dim=1)
-            assert (error < 0.02 * (exact[:, rows] - layer.bias[rows]).norm(dim=1)).all()
+            size = (exact[:, rows] - layer.bias[rows]).norm(dim=1)
+            # Steps of 2/127 and 2/254 of the largest of 96 normal numbers, 2.7 deviations: 1.4 % of the size.
+            assert 0.005 < (error / size).mean() < 0.02

@@ -81,7 +81,7 @@ def test_the_log_of_a_resumed_run_is_that_of_one_left_alone(tiny_recipe, tmp_pat
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(tiny_recipe, tmp_path):
-    one = trainer(tiny_recipe, tmp_path / "run")
+    one = trainer(tiny_recipe, tmp_path / "run", "system.device=cpu")  # on a GPU it is read later: see test_update
     batch, _ = next(one.task.stream.batches(DataState()))
     with torch.no_grad():
         one.model.encoder_norm.weight.fill_(float("inf"))

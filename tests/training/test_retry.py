@@ -18,6 +18,7 @@ from regard.training.folder import RunFolder
 
 TINY = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "model.dropout=0.1"]
 TINY += ["synthetic.length=8", "synthetic.vocabulary=4", "synthetic.test_sequences=10", "training.tokens_per_batch=128"]
+TINY += ["system.device=cpu"]  # on a GPU a captured loss is not called again
 TINY += ["training.steps=6", "training.validate_every=3", "training.log_every=1"]  # 16 rows a step
 FORESEEN = 3  # losses of a few rows, from which the memory of all is predicted
 
