@@ -48,7 +48,7 @@ from regard.data.text_batches import TextBatch
 from regard.hardware import Hardware
 from regard.layers.embedding import Embedding
 from regard.layers.head import Head
-from regard.models import trunk
+from regard.models import stack, trunk
 from regard.models.causal import Causal
 from regard.settings import CausalModel, SystemSettings, TrainingSettings
 from regard.training import graph
@@ -211,14 +211,14 @@ def _later(outcome: Any) -> Callable[[], float]:
 @contextmanager
 def varied(parts: set[str]) -> Iterator[None]:
     """What has no setting, changed for one variant."""
-    before = Embedding.stream, graph.COMPILED, trunk.FUSED
+    before = Embedding.stream, graph.COMPILED, stack.FUSED
     Embedding.stream = torch.bfloat16 if "half" in parts else None
     graph.COMPILED = trunk.Trunk if "trunk" in parts else before[1]
-    trunk.FUSED = "fused" in parts
+    stack.FUSED = "fused" in parts
     try:
         yield
     finally:
-        Embedding.stream, graph.COMPILED, trunk.FUSED = before
+        Embedding.stream, graph.COMPILED, stack.FUSED = before
 
 
 # ---------------------------------------------------------------- data

@@ -153,15 +153,12 @@ class Attention(Mixer):
         q_BHTK, k_BGTK = self.rotate(q_BHTK, positions_BT), self.rotate(k_BGTK, positions_BT)
         return q_BHTK, k_BGTK, self._split(v_BTX, self.key_value_heads)
 
-    def gather(self, q_BTX: Tensor, k_BTX: Tensor, v_BTX: Tensor, context: Context) -> Tensor:
-        """From what `to_qkv` gives, in three, to what `to_out` takes: [B, T, X]."""
-        return self._gathered(*self.in_heads(q_BTX, k_BTX, v_BTX, context.positions_BT), context)
-
     def _gather(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
         """What every position takes from those it may see: [B, T, D]."""
-        return self.to_out(self._gathered(q_BHTK, k_BGSK, v_BGSV, context))
+        return self.to_out(self.gathered(q_BHTK, k_BGSK, v_BGSV, context))
 
-    def _gathered(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
+    def gathered(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
+        """The same before the last product, with the heads side by side: [B, T, H·V]."""
         mask = self.mask(context)
         y_BHTV = self._attend(q_BHTK, k_BGSK, v_BGSV, mask, causal=mask is None and context.causal)
         return y_BHTV.transpose(1, 2).flatten(2)

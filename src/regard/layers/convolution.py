@@ -103,10 +103,10 @@ def _fused(u_BDT: Tensor) -> Any:
     if not u_BDT.is_cuda or u_BDT.dtype == torch.float64 or u_BDT.shape[1] % 2:
         return None
     try:
-        from regard.layers import fused_convolution
+        from regard.layers.fused import convolution
     except ImportError:  # without Triton
         return None
-    return fused_convolution
+    return convolution
 
 
 def _spectrum(x: Tensor, size: int) -> Tensor:

@@ -215,10 +215,10 @@ def kept_frequencies(width: int, device: torch.device) -> Tensor:
 def _fused() -> Any:
     """The kernels for a GPU; None where torch has no Triton."""
     try:
-        from regard.layers import fused_rotation
+        from regard.layers.fused import rotation
     except ImportError:
         return None
-    return fused_rotation
+    return rotation
 
 
 # ---------------------------------------------------------------- tables of a grid

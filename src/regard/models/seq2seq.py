@@ -21,6 +21,7 @@ from regard.layers.head import Head
 from regard.layers.norm import make_norm
 from regard.layers.slots import MemorySlots, Places
 from regard.models.initialise import initialise
+from regard.models.stack import through
 from regard.models.state import DecoderState, SlotState
 from regard.settings import TranslationModel
 
@@ -75,17 +76,13 @@ class Seq2Seq(nn.Module):
         memory = Memory(memory_BSD, mask_B1TS, self._summary(memory_BSD, source_segments_BS))
         context = Context.build(target_segments_BT, target_positions_BT, causal=True, memory=memory, masked=self.masked)
         x_BTD = self.target_embedding(target_BT, target_positions_BT)
-        for block in self.decoder:
-            x_BTD = block(x_BTD, context)
-        return self.decoder_norm(x_BTD)
+        return through(self.decoder, self.decoder_norm, x_BTD, context)
 
     def encode(self, source_BS: Tensor, segments_BS: Tensor, positions_BS: Tensor) -> Tensor:
         """What the encoder makes of the source: [B, S, D]."""
         context = Context.build(segments_BS, positions_BS, causal=False, masked=self.masked)
         x_BSD = self.source_embedding(source_BS, positions_BS)
-        for block in self.encoder:
-            x_BSD = block(x_BSD, context)
-        return self.encoder_norm(x_BSD)
+        return through(self.encoder, self.encoder_norm, x_BSD, context)
 
     def start(self, source_BS: Tensor, segments_BS: Tensor, beams: int, max_length: int) -> DecoderState:
         """Encode one sentence per row, ready to be decoded with `beams` hypotheses each."""

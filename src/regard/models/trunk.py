@@ -11,7 +11,6 @@ Shapes: B rows · T positions · D model width · N rows while generating
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +19,9 @@ from regard.layers.block import Block, make_blocks
 from regard.layers.context import Context
 from regard.layers.norm import make_norm
 from regard.layers.slots import Places
+from regard.models.stack import through
 from regard.models.state import DecoderState, SlotState
 from regard.settings import ModelSettings
-
-FUSED = True  # whether training on a GPU may take the blocks of `fused_stack`
 
 
 class Trunk(nn.Module):
@@ -45,12 +43,7 @@ class Trunk(nn.Module):
 
     def read(self, x_BTD: Tensor, context: Context) -> Tensor:
         """What the last block makes of vectors that stand for anything: [B, T, D]."""
-        if fused := _fused(self, x_BTD):
-            read: Tensor = fused.read(self.blocks, self.norm, x_BTD, context)
-            return read
-        for block in self.blocks:
-            x_BTD = block(x_BTD, context)
-        return self.norm(x_BTD)
+        return through(self.blocks, self.norm, x_BTD, context)
 
     @property
     def layers(self) -> list[nn.Module]:
@@ -103,14 +96,3 @@ class Trunk(nn.Module):
 
     def _blocks(self) -> Iterator[Block]:
         return (block for block in self.blocks if isinstance(block, Block))
-
-
-def _fused(trunk: Trunk, x_BTD: Tensor) -> Any:
-    """The kernels for training on a GPU, where they can do all that the blocks do."""
-    if not (FUSED and x_BTD.is_cuda):
-        return None
-    try:
-        from regard.layers import fused_stack
-    except ImportError:  # without Triton
-        return None
-    return fused_stack if fused_stack.fits(trunk.blocks, trunk.norm, x_BTD) else None
