@@ -19,6 +19,7 @@ from regard.settings import CausalModel, TranslationModel
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 gpu = pytest.mark.skipif(not torch.cuda.is_available() and not INTERPRETED, reason="needs a CUDA device")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HALF = torch.float16  # of the two types the one that tells more
 WORDS = 40
 SETTINGS = {
     "layers": 2, "width": 128, "heads": 2, "feedforward": 256, "norm": "pre", "dropout": 0.0, "activation": "gelu",
@@ -65,7 +66,7 @@ def fused(of: Causal | Seq2Seq, monkeypatch: pytest.MonkeyPatch, *inputs: torch.
         used.append(1)
         return stack
 
-    with monkeypatch.context() as patch, torch.autocast(DEVICE, torch.bfloat16):
+    with monkeypatch.context() as patch, torch.autocast(DEVICE, HALF):
         patch.setattr(module, "_fused", kernels)
         found = results(of, *inputs)
     assert used
@@ -77,7 +78,7 @@ def compare(mine, monkeypatch: pytest.MonkeyPatch, *inputs: torch.Tensor, stream
         patch.setattr(module, "FUSED", False)
         exact = results(copy.deepcopy(mine).double(), *inputs)
         monkeypatch.setattr(Embedding, "stream", stream)
-        with torch.autocast(DEVICE, torch.bfloat16):
+        with torch.autocast(DEVICE, HALF):
             plain = results(mine, *inputs)
     found = fused(mine, monkeypatch, *inputs)
     assert found.keys() == exact.keys()
@@ -95,7 +96,7 @@ def test_on_a_cpu_nothing_is_fused(monkeypatch):
 
 
 @gpu
-@pytest.mark.parametrize("stream", [None, torch.bfloat16])
+@pytest.mark.parametrize("stream", [None, HALF])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -109,7 +110,7 @@ def test_on_a_cpu_nothing_is_fused(monkeypatch):
     ],
 )
 def test_outputs_and_gradients_are_those_of_the_blocks(changes, stream, monkeypatch):
-    tokens = torch.randint(0, WORDS, (3, 37), device=DEVICE)
+    tokens = torch.randint(0, WORDS, (3, 37)).to(DEVICE)
     compare(model(**changes).to(DEVICE), monkeypatch, tokens, stream=stream)
 
 
@@ -117,7 +118,7 @@ def test_outputs_and_gradients_are_those_of_the_blocks(changes, stream, monkeypa
 @pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"query_key_norm": True, "norm_kind": "rms"}])
 def test_translators_too(changes, monkeypatch):
     def side(length: int) -> list[torch.Tensor]:
-        tokens = torch.randint(0, WORDS, (3, length), device=DEVICE)
+        tokens = torch.randint(0, WORDS, (3, length)).to(DEVICE)
         positions = torch.arange(length, device=DEVICE).expand(3, -1)
         segments = (1 + 2 * positions // length).masked_fill(positions == length - 1, 0)  # two texts, and nothing
         return [tokens, segments, positions]
@@ -149,10 +150,10 @@ def test_what_dropout_leaves_out_has_no_gradient(norm, post):
     width, p, survival = 96, 0.25, 0.5
     norm = (RMSNorm if norm == "rms" else norm)(width, eps=1e-3).to(DEVICE)
     x = torch.zeros(8, 50, width, device=DEVICE, requires_grad=True)
-    y = torch.ones(8, 50, width, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
+    y = torch.ones(8, 50, width, device=DEVICE, dtype=HALF).requires_grad_()
     bias = torch.ones(width, device=DEVICE, requires_grad=True)
     dropped = Dropped(p, torch.tensor(survival, device=DEVICE), torch.tensor([5], device=DEVICE))
-    with torch.autocast(DEVICE, torch.bfloat16):
+    with torch.autocast(DEVICE, HALF):
         plain = add_norm(x, y, bias, norm, dropped)[0].detach()
         s, n = add_norm(x, y, bias, norm, dropped, post)
     mask = plain / 2  # what 1 + 1 was multiplied with
@@ -175,7 +176,7 @@ def test_what_dropout_leaves_out_has_no_gradient(norm, post):
 def test_dropout_inside_the_feed_forward():
     from regard.layers.fused.activation import activate
 
-    h = torch.randn(300, 256, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
+    h = torch.randn(300, 256, device=DEVICE, dtype=HALF).requires_grad_()
     bias = torch.randn(256, device=DEVICE, requires_grad=True)
     seed = torch.tensor([3], device=DEVICE)
     a = activate(h, bias, "gelu", 0.5, seed)
@@ -194,8 +195,9 @@ def test_dropout_inside_the_feed_forward():
 def test_other_blocks_are_left_as_they_are(changes):
     from regard.layers.fused import stack
 
+    assert CausalModel(**SETTINGS).fused and not CausalModel(**SETTINGS | changes).fused, "settings say the same"
     other, usual = model(**changes).to(DEVICE).trunk, model().to(DEVICE).trunk
-    with torch.autocast(DEVICE, torch.bfloat16):
+    with torch.autocast(DEVICE, HALF):
         x = torch.randn(2, 5, 128, device=DEVICE)
         assert not stack.fits(other.blocks, other.norm, x)
         assert stack.fits(usual.blocks, usual.norm, x)

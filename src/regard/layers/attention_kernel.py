@@ -4,9 +4,8 @@ torch takes FlashAttention 2 for causal attention. On Hopper cuDNN's kernel is a
 backward, but adds up gradients in no fixed order. So it is asked for from outside, while a gradient is computed that
 need not have the same bytes every time (`Hardware.cudnn_attention`).
 
-Where several sequences share a row, their mask is what makes the difference. torch's kernel wants it as numbers to add,
-and its backward pass is slow on short rows. FlexAttention reads the mask as it is; but it is fast only where it is
-compiled. `MASKED` says which is taken.
+Where several sequences share a row, a mask keeps them apart. torch wants it as numbers to add, for every head, and goes
+over all keys; on a GPU, `fused/masked_attention.py` does not.
 
 Shapes: B rows · H heads · T query positions · S key positions · K key width of a head · V value width of a head
 """
@@ -15,16 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import flex_attention
 
 FEWEST_POSITIONS = 512  # of a row: below, the kernels take about as long as each other
 WIDTHS = (64, 128)  # of a head
-MASKED: Literal["torch", "flex", "written out"] = "torch"
+MASKED = True  # whether a mask may be left to the kernel of `fused`
 
 _cudnn = False  # asked for: a module's variable, so that compiled code knows it
 
@@ -55,34 +53,10 @@ def attend(
             q_BHTK, k_BHSK, v_BHSV, None, True, 0.0, True, False
         )[0]
         return y_BHTV
-    if mask is not None and not dropout and torch.compiler.is_compiling() and q_BHTK.is_cuda:
-        if MASKED == "flex" and _flex_can(q_BHTK, v_BHSV):
-            return flex(q_BHTK, k_BHSK, v_BHSV, mask, grouped)
-        if MASKED == "written out" and not grouped:
-            return written_out(q_BHTK, k_BHSK, v_BHSV, mask)
+    if mask is not None and not dropout and not grouped and (fused := _masked(q_BHTK, k_BHSK, v_BHSV, mask)):
+        masked: Tensor = fused.attend(q_BHTK, k_BHSK, v_BHSV, mask)
+        return masked
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, mask, dropout, causal, enable_gqa=grouped)
-
-
-def flex(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask_B1TS: Tensor, grouped: bool = False) -> Tensor:
-    """A kernel that torch generates for this mask, when it compiles."""
-
-    def seen(score: Tensor, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return torch.where(mask_B1TS[row, 0, query, key], score, -torch.inf)
-
-    y_BHTV: Tensor = flex_attention(q_BHTK, k_BHSK, v_BHSV, score_mod=seen, enable_gqa=grouped)
-    return y_BHTV
-
-
-def written_out(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Tensor) -> Tensor:
-    """The formula; compiled, all between the two products is one kernel."""
-    scores_BHTS = (q_BHTK @ k_BHSK.mT).float() * q_BHTK.shape[-1] ** -0.5
-    p_BHTS = scores_BHTS.masked_fill(~mask, -torch.inf).softmax(-1)
-    return p_BHTS.to(v_BHSV.dtype) @ v_BHSV
-
-
-def _flex_can(q_BHTK: Tensor, v_BHSV: Tensor) -> bool:
-    """Heads of a power of two, which tiles are made of."""
-    return all(width >= 16 and width & (width - 1) == 0 for width in (q_BHTK.shape[-1], v_BHSV.shape[-1]))
 
 
 def _cudnn_can(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> bool:
@@ -90,3 +64,14 @@ def _cudnn_can(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> bool:
     half = all(x.dtype in (torch.bfloat16, torch.float16) for x in (q_BHTK, k_BHSK, v_BHSV))
     same = q_BHTK.shape == k_BHSK.shape == v_BHSV.shape
     return half and same and width in WIDTHS and positions >= FEWEST_POSITIONS
+
+
+def _masked(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Tensor) -> Any:
+    """The kernel for a GPU, where it can be used."""
+    if not (MASKED and q_BHTK.is_cuda) or torch.compiler.is_compiling():
+        return None
+    try:
+        from regard.layers.fused import masked_attention
+    except ImportError:  # without Triton
+        return None
+    return masked_attention if masked_attention.can(q_BHTK, k_BHSK, v_BHSV, mask) else None

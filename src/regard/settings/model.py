@@ -86,6 +86,13 @@ class ModelSettings(PartSection):
         return self.layers
 
     @property
+    def fused(self) -> bool:
+        """Whether there are kernels for training its blocks on a GPU: `layers/fused/stack.py` asks the same of them."""
+        feedforward = self.feedforward > 0 and self.feedforward % 128 == 0 and not self.gated and not self.layer_scale
+        widths = self.head_key_width == self.head_value_width and self.head_key_width % 2 == 0 and self.width <= 4096
+        return self.mixer == "attention" and feedforward and widths
+
+    @property
     def head_key_width(self) -> int:
         return self.key_width or self.width // self.heads
 
@@ -129,6 +136,10 @@ class TranslationModel(TokenModel):
     @property
     def blocks(self) -> int:
         return self.layers + (self.decoder_layers or self.layers)
+
+    @property
+    def fused(self) -> bool:
+        return super().fused and self.cross == "multihead"
 
     def check_parts(self) -> Iterator[Problem]:
         yield from super().check_parts()
@@ -193,6 +204,10 @@ class ImageModel(ModelSettings):
         if isinstance(value, list) and len(value) != 2:
             raise ValueError(f"patch = {value} is not one side or two; write 4, or [2, 4] for height and width")
         return value
+
+    @property
+    def fused(self) -> bool:
+        return super().fused and not self.stages
 
     @property
     def patch_height(self) -> int:

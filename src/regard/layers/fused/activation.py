@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from regard.layers.fused.dropout import kept
+from regard.layers.fused.sums import over_programs
 
 KINDS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "relu2": 4, "silu": 5}
 ALIGNED = 128  # columns must be a multiple of this
@@ -56,7 +57,7 @@ class _Activated(torch.autograd.Function):
             da_BTC.contiguous(), h_BTC, bias, seeded, dh_BTC, sums_PC, rows, columns, ctx.p, programs,
             KIND=ctx.kind, BIASED=bias_C is not None, DROPS=ctx.p > 0, COLUMNS=block, ROWS=tile, num_warps=4,
         )  # fmt: skip
-        of_bias = sums_PC.sum(0).to(bias_C.dtype) if bias_C is not None else None
+        of_bias = over_programs(sums_PC).to(bias_C.dtype) if bias_C is not None else None
         return dh_BTC, of_bias, None, None, None
 
 

@@ -20,6 +20,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.layers.fused.sums import over_programs
+
 TILE = 2048  # numbers of a tile
 PROGRAMS = 2112  # at most, that add up rows of their own
 
@@ -131,9 +133,9 @@ def _joined(
     )  # fmt: skip
     of_gains = []
     if gains:
-        parts = of_gains_PSK.split(list(heads[: shaping.parts]), dim=1)
-        of_gains = [part.sum((0, 1)).to(gain.dtype) for part, gain in zip(parts, gains, strict=True)]
-    return g_BTX, sums_PX.sum(0), of_gains
+        parts = over_programs(of_gains_PSK).split(list(heads[: shaping.parts]))
+        of_gains = [part.sum(0).to(gain.dtype) for part, gain in zip(parts, gains, strict=True)]
+    return g_BTX, over_programs(sums_PX), of_gains
 
 
 def _rows_of_tile(width: int) -> int:
@@ -237,9 +239,9 @@ def _join_heads(
     tl.store(sums + WIDTH // 2, tl.sum(total_b, 0), mask=inside)
     if NORMED:  # noqa: SIM102 (known when this is compiled, the other only when it runs)
         if is_shaped:
-            of_gains += (tl.program_id(0) * shaped + head) * WIDTH + pair
-            tl.store(of_gains, tl.sum(of_gain_a, 0), mask=inside)
-            tl.store(of_gains + WIDTH // 2, tl.sum(of_gain_b, 0), mask=inside)
+            to = of_gains + (tl.program_id(0) * shaped + head) * WIDTH + pair
+            tl.store(to, tl.sum(of_gain_a, 0), mask=inside)
+            tl.store(to + WIDTH // 2, tl.sum(of_gain_b, 0), mask=inside)
 
 
 @triton.jit

@@ -21,10 +21,11 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from regard.layers.fused.dropout import kept, survives
+from regard.layers.fused.sums import over_programs
 
-TILE = 4096  # numbers of a tile
-TILE_BACK = 2048  # in the backward pass, which holds more numbers of each
-PROGRAMS = 528  # at most, that add up rows of their own
+ROWS, ROWS_BACK = 4, 2  # of a tile; the backward pass holds more numbers of each
+WARPS = 2112  # of all programs together, at most, that add up rows of their own
+TILES = 4  # of a program, at least: what they have added up is added once more
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,14 @@ class _AddNorm(torch.autograd.Function):
         wide_BTD = torch.empty_like(x_BTD) if post else s_BTD
         mean_N, scale_N = x_BTD.new_empty(2, rows, dtype=torch.float32).unbind()
         y, bias, shift = (given if given is not None else x_BTD for given in (y_BTD, bias_D, shift_D))
-        block, tile = _tile(width, TILE)
+        block = triton.next_power_of_2(width)
         added = y_BTD is not None
-        _add_norm[(triton.cdiv(rows, tile),)](
+        _add_norm[(triton.cdiv(rows, ROWS),)](
             x_BTD, y, bias, gain_D, shift, s_BTD, n_BTD, wide_BTD, mean_N, scale_N, *_random(dropped, x_BTD),
             rows, length, epsilon, dropped.p,
-            WIDTH=width, BLOCK=block, ROWS=tile, ADDED=added, BIASED=bias_D is not None, SHIFTED=shift_D is not None,
+            WIDTH=width, BLOCK=block, ROWS=ROWS, ADDED=added, BIASED=bias_D is not None, SHIFTED=shift_D is not None,
             CENTRED=centred, DROPS=added and dropped.p > 0, SKIPS=added and dropped.survival is not None, POST=post,
-            num_warps=_warps(block * tile),
+            num_warps=min(8, 2 * _warps_of_a_row(block)),
         )  # fmt: skip
         ctx.save_for_backward(s_BTD, gain_D, mean_N, scale_N, dropped.seed, dropped.survival)
         ctx.added = y_BTD.dtype if y_BTD is not None else None
@@ -102,8 +103,9 @@ class _AddNorm(torch.autograd.Function):
         s_BTD, gain_D, mean_N, scale_N, seed, survival = ctx.saved_tensors
         dropped = Dropped(ctx.p, survival, seed)
         width, length, rows = s_BTD.shape[-1], s_BTD.shape[-2], len(mean_N)
-        block, tile = _tile(width, TILE_BACK)
-        programs = min(PROGRAMS, triton.cdiv(rows, tile))
+        block = triton.next_power_of_2(width)
+        warps = _warps_of_a_row(block)
+        programs = min(WARPS // warps, triton.cdiv(rows, ROWS_BACK * TILES))
         dx_BTD = torch.empty_like(s_BTD)
         added = ctx.added is not None
         apart = added and (ctx.added != s_BTD.dtype or dropped.at_all)
@@ -113,26 +115,20 @@ class _AddNorm(torch.autograd.Function):
         _add_norm_backward[(programs,)](
             ds, dn, s_BTD, gain_D, mean_N, scale_N, *_random(dropped, s_BTD), dx_BTD, dy_BTD, sums_P3D,
             rows, length, ctx.p, programs,
-            WIDTH=width, BLOCK=block, ROWS=tile, STREAMS=ds_BTD is not None, NORMS=dn_BTD is not None, APART=apart,
+            WIDTH=width, BLOCK=block, ROWS=ROWS_BACK, STREAMS=ds_BTD is not None, NORMS=dn_BTD is not None, APART=apart,
             CENTRED=ctx.centred, DROPS=added and ctx.p > 0, SKIPS=added and survival is not None, POST=ctx.post,
-            num_warps=_warps(block * tile),
+            num_warps=warps,
         )  # fmt: skip
-        sums_3D = sums_P3D.sum(0)
+        sums_3D = over_programs(sums_P3D)
         of_bias, of_gain, of_shift = (
             sum_D.to(dtype) if dtype is not None else None for sum_D, dtype in zip(sums_3D, ctx.types, strict=True)
         )
         return dx_BTD, dy_BTD if added else None, of_bias, of_gain, of_shift, *[None] * 5
 
 
-def _tile(width: int, numbers: int) -> tuple[int, int]:
-    """The columns of a tile, which are all, and its rows."""
-    block = triton.next_power_of_2(width)
-    return block, max(1, numbers // block)
-
-
-def _warps(numbers: int) -> int:
-    """16 numbers for each of 32 threads."""
-    return max(1, min(8, numbers // 512))
+def _warps_of_a_row(columns: int) -> int:
+    """With 8 numbers for each thread: what is added over rows stays within a thread."""
+    return max(1, min(16, columns // 256))
 
 
 def _random(dropped: Dropped, otherwise: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,9 +182,9 @@ def _add_norm_backward(
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
     g = tl.load(gain + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    of_bias = tl.zeros([ROWS, BLOCK], tl.float32)
-    of_gain = tl.zeros([ROWS, BLOCK], tl.float32)
-    of_shift = tl.zeros([ROWS, BLOCK], tl.float32)
+    of_bias = tl.zeros([BLOCK], tl.float32)
+    of_gain = tl.zeros([BLOCK], tl.float32)
+    of_shift = tl.zeros([BLOCK], tl.float32)
     for first in range(tl.program_id(0) * ROWS, rows, programs * ROWS):
         row = first + tl.arange(0, ROWS)
         valid = (row < rows)[:, None] & inside[None, :]
@@ -206,8 +202,8 @@ def _add_norm_backward(
         if CENTRED:
             a -= tl.load(mean + row, mask=row < rows, other=0.0)[:, None]
         normal = tl.where(valid, a * factor, 0.0)
-        of_gain += d * normal
-        of_shift += d
+        of_gain += tl.sum(d * normal, 0)
+        of_shift += tl.sum(d, 0)
         d *= g
         out = d - normal * (tl.sum(d * normal, 1)[:, None] / WIDTH)
         if CENTRED:
@@ -223,8 +219,8 @@ def _add_norm_backward(
             out *= survives(seed, row, length, tl.load(survival))[:, None]
         if APART:
             tl.store(dy + at, out.to(dy.dtype.element_ty), mask=valid)
-        of_bias += out
+        of_bias += tl.sum(out, 0)
     sums += tl.program_id(0) * 3 * WIDTH + column
-    tl.store(sums, tl.sum(of_bias, 0), mask=inside)
-    tl.store(sums + WIDTH, tl.sum(of_gain, 0), mask=inside)
-    tl.store(sums + 2 * WIDTH, tl.sum(of_shift, 0), mask=inside)
+    tl.store(sums, of_bias, mask=inside)
+    tl.store(sums + WIDTH, of_gain, mask=inside)
+    tl.store(sums + 2 * WIDTH, of_shift, mask=inside)
