@@ -21,6 +21,7 @@ FREE = 8 * 2**20  # bytes that any file may unpack to
 RATIO = 100  # how many times its own size a larger one may
 XZ_MEMORY = 128 * 2**20  # what an .xz may ask for to be unpacked; one made by `xz -9` asks for half of it
 PIECE = 2**16
+LARGE_PIECE = 2**20  # where other threads are busy, each piece may have to wait for them
 
 
 def most_unpacked(size: int, free: int = FREE) -> int:
@@ -38,11 +39,11 @@ def too_much(name: str, size: int) -> RegardError:
     )
 
 
-def unpacked(file: BinaryIO, size: int, name: str, forms: str = "gz") -> BinaryIO:
+def unpacked(file: BinaryIO, size: int, name: str, forms: str = "gz", piece: int = PIECE) -> BinaryIO:
     """What a stream of this many bytes holds, if it begins as one of these forms; else the stream itself."""
     start = file.peek(6)[:6]  # type: ignore[attr-defined]
     form = next((form for form in forms.split() if start.startswith(STARTS[form])), None)
-    return file if form is None else cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, form), PIECE))
+    return file if form is None else cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, form), piece))
 
 
 def gunzipped(file: BinaryIO, size: int, name: str) -> BinaryIO:
