@@ -111,13 +111,13 @@ class _Xz(io.RawIOBase):
         while True:
             packed = b""
             if self.unpacker.eof:  # another stream may follow, after zeros
-                packed = (self.unpacker.unused_data or self.file.read(PIECE)).lstrip(b"\0")
-                while not packed and (following := self.file.read(PIECE)):
+                packed = (self.unpacker.unused_data or self.file.read(LARGE_PIECE)).lstrip(b"\0")
+                while not packed and (following := self.file.read(LARGE_PIECE)):
                     packed = following.lstrip(b"\0")
                 if not packed:
                     return 0
                 self.unpacker = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
-            elif self.unpacker.needs_input and not (packed := self.file.read(PIECE)):
+            elif self.unpacker.needs_input and not (packed := self.file.read(LARGE_PIECE)):
                 raise EOFError("Compressed file ended before the end-of-stream marker was reached")
             if piece := self.unpacker.decompress(packed, len(into)):
                 into[: len(piece)] = piece
