@@ -259,9 +259,11 @@ def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
     console.say(f"{task.describe()} · {parameters:,} parameters")
     model = settings.model.model_dump() if hasattr(settings, "model") else {}
     folder.write_json("config.json", task.architecture() | {"model": model})
-    progress = trainer.run()
-    trainer.finish()
-    return _write_summary(task, progress.step, progress.seconds, parameters, trainer.memory, task.test())
+    with trainer.pictures:
+        progress = trainer.run()
+        trainer.finish()
+        metrics = task.test()
+    return _write_summary(task, progress.step, progress.seconds, parameters, trainer.memory, metrics)
 
 
 def _note_environment(task: Task[Any], step: int) -> None:

@@ -13,6 +13,7 @@ from image_sources import error_of_reading, listing, mnist, png, tar, tree
 from regard.data import image_archives
 from regard.data.image_sources import images_for, open_source
 from regard.data.images import BadImage
+from regard.errors import RegardError
 from regard.settings import ImageData
 
 
@@ -124,3 +125,86 @@ def test_an_archive_damaged_in_the_middle_does_not_just_end_there(tmp_path):
     raw[4096:4608] = bytes(range(256)) * 2  # the header of the fifth
     path.write_bytes(bytes(raw))
     assert "Cannot read" in error_of_reading(path).what
+
+
+# --- Reading headers here, and leaving the unusual to tarfile -------------------------------------------------
+
+
+def usual_header() -> bytes:
+    info = tarfile.TarInfo("cat/1.png")
+    info.size, info.mode, info.mtime, info.uname = 911, 0o644, 1_700_000_000, "someone"
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def test_a_header_read_here_is_what_tarfile_reads_or_is_left_to_it():
+    random = np.random.default_rng(5)
+    assert image_archives.plain_file(usual_header()) == ("cat/1.png", 911)
+    assert image_archives.plain_file(usual_header()[:511]) is None
+    read = 0
+    for _ in range(4000):
+        header = bytearray(usual_header())
+        for at in random.integers(0, 512, random.integers(1, 4)):
+            header[at] = random.integers(0, 256)
+        if random.random() < 0.7:  # the checksum is right all the same
+            header[148:156] = b"%06o\0 " % (256 + sum(header[:148]) + sum(header[156:]))
+        if (found := image_archives.plain_file(bytes(header))) is not None:
+            by_tarfile = tarfile.TarInfo.frombuf(bytes(header), "utf-8", "surrogateescape")
+            assert found == (by_tarfile.name, by_tarfile.size) and by_tarfile.isreg()
+            read += 1
+    assert read > 100
+
+
+def contents_by_tarfile(path):
+    try:
+        with tarfile.open(path, "r|", tarinfo=image_archives.StrictHeader) as archive:
+            return [archive.extractfile(member).read() for member in archive if member.isreg()]
+    except tarfile.TarError:
+        return "an error"
+
+
+def contents_of(path):
+    try:
+        return [content for _, content in images_for([image_archives.Archive(path)], "train")[1]]
+    except RegardError:
+        return "an error"
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_archives_of_all_forms_are_read_as_tarfile_reads_them_whole_or_cut(tmp_path, form):
+    path = tmp_path / "a.tar"
+    names = ["cat/1.png", "cat/" + 50 * "x" + "/" + 90 * "y" + ".png", "cat/ü.png", "./dog//3.png", "dog/", "dog/4.png"]
+    with tarfile.open(path, "w", format=form) as archive:
+        for number, name in enumerate(names):
+            info = tarfile.TarInfo(name)
+            info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+            info.size = 0 if name.endswith("/") else 300 * number
+            archive.addfile(info, io.BytesIO(bytes([number]) * info.size))
+    whole = path.read_bytes()
+    assert contents_of(path) == contents_by_tarfile(path) == [bytes([n]) * (300 * n) for n in (0, 1, 2, 3, 5)]
+    used = len(whole.rstrip(b"\0"))
+    for length in [*range(100, used, 100), *range(512, used, 512)]:
+        path.write_bytes(whole[:length])
+        assert contents_of(path) == contents_by_tarfile(path), length
+
+
+def test_notes_that_hold_for_all_files_hold_for_usual_headers_too(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT, pax_headers={"path": "dog/7.png"}) as archive:
+        for name in ("cat/1.png", "cat/2.png"):
+            archive.addfile(tarfile.TarInfo(name))
+    assert [name for name, _, _ in listing(tmp_path / "a.tar")] == ["dog/7.png"] * 2
+
+
+@pytest.mark.parametrize(("kept", "passes"), [(2**20, 1), (350, 2), (0, 2)])
+def test_an_archive_is_read_once_as_far_as_its_images_can_be_kept(tmp_path, monkeypatch, kept, passes):
+    files = {f"cat/{number}.png": bytes([number]) * 100 for number in range(9)}
+    path = tar(tmp_path / "a.tar.gz", files, "w:gz")
+    reads, members = [], image_archives.members
+    monkeypatch.setattr(image_archives, "members", lambda path: reads.append(path) or members(path))
+    monkeypatch.setattr(image_archives, "KEPT", kept)
+    assert contents_of(path) == list(files.values())
+    assert len(reads) == passes
+
+
+def test_the_images_of_an_archive_can_be_read_again(tmp_path):
+    source = image_archives.Archive(tar(tmp_path / "a.tar", {f"cat/{n}.png": png(n) for n in range(3)}))
+    assert list(source.contents()) == list(source.contents()) == [png(n) for n in range(3)]

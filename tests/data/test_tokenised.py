@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,28 @@ def test_bytes_and_letters_are_the_same_ids(content):
 def test_a_byte_pair_vocabulary_without_merges_reads_bytes_alike():
     smallest = train_tokenizer(["plain plain"], TokenizerSettings(kind="bpe", vocabulary=259), sentences=False)
     assert list(smallest.encode_bytes("aé\n b".encode())) == smallest.encode(["aé\n b"])[0]
+
+
+def test_characters_are_looked_up_in_a_table_as_the_library_finds_them():
+    draw = random.Random(3)
+    letters = [*"abcde \n\0", "é", "句", "🙂", "\u0301", "\U0010ffff"]
+    text = "".join(draw.choices(letters, k=2000))
+    tokenizer = train_tokenizer(["abc é 🙂"], TokenizerSettings(kind="character", vocabulary=300))
+    assert tokenizer._characters is not None
+    assert tokenizer.encode_bytes(text.encode()).tolist() == tokenizer.encode([text])[0]
+    for kind, lowercase in (("bpe", False), ("word", False), ("character", True)):
+        other = train_tokenizer(["abc é"], TokenizerSettings(kind=kind, vocabulary=300, lowercase=lowercase))
+        assert other._characters is None
+
+
+@pytest.mark.parametrize("together", [1, 7, 2**22])
+@pytest.mark.parametrize("tokenizer", [CHARACTERS, BYTES], ids=["characters", "bytes"])
+def test_ids_do_not_depend_on_how_much_is_tokenised_at_a_time(tmp_path, monkeypatch, tokenizer, together):
+    monkeypatch.setattr(tokenised, "TOGETHER", together)
+    documents = ["one é", "two", "", "three 句"]
+    text = source(tmp_path, *(document.encode() for document in documents))
+    found = tokenise_text(text, tokenizer, tmp_path / "cache", starts=True)
+    assert found.tolist() == [token for each in documents for token in (START, *encoded(each, tokenizer), END)]
 
 
 # --- Labelled text ---------------------------------------------------------------------------------------

@@ -125,9 +125,11 @@ def test_curves_are_drawn_now_and_then_and_at_the_end(tiny_recipe, tmp_path, mon
     assert not picture.exists()
     one.drawn -= 2e9
     one._validate(10)
+    one.pictures.wait()
     assert picture.read_bytes().startswith(b"\x89PNG")
     picture.unlink()
     one.finish()
+    one.pictures.wait()
     assert picture.exists()
 
 

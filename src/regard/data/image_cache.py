@@ -15,12 +15,10 @@ Shapes: N images · H height · W width · C channels (1 grey, 3 colours)
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,18 +28,16 @@ from numpy.typing import NDArray
 from regard.console import progress, warn
 from regard.data.cache import cache_folder, cached
 from regard.data.idx_files import labels_looked_for
-from regard.data.image_entries import Content, Entry, ImageSource, NoLabel, shown
+from regard.data.image_entries import Entry, ImageSource, NoLabel, shown
 from regard.data.image_sources import image_sources, images_for, open_source
-from regard.data.images import BadImage, fit_pixels, natural_order, read_image
-from regard.data.splits import SHOWN_AS, SPLITS, hash_fraction
+from regard.data.image_workers import MOST_BYTES, decoded_in_order
+from regard.data.images import BadImage, Form, natural_order
+from regard.data.splits import SHOWN_AS, SPLITS
 from regard.errors import RegardError
 from regard.settings import ImageData, ImageSettings
 
 FORMAT = "images-4"
-MOST_IMAGES, MOST_BYTES = 64, 2**24  # decoded by a thread at a time
 NAMED = 3  # images named in a message
-
-Pixels = tuple[NDArray[np.uint8], float] | BadImage  # of an image, with its hash fraction; or why there are none
 
 
 @dataclass(frozen=True)
@@ -239,18 +235,19 @@ def _write(folder: Path, sources: Sequence[ImageSource], split: str, settings: I
     total, images = images_for(sources, split)
     entries: list[Entry] = []
     fractions: list[float] = []
+    rows: list[int] = []  # of the file, where they are
     bad: list[tuple[Entry, BadImage]] = []
     unordered = folder / "unordered"
-    with unordered.open("wb") as file, progress(total, "reading images") as show:
-        for entry, pixels in _in_order(images, settings):
-            if isinstance(pixels, BadImage):
-                bad.append((entry, pixels))
+    decoding = decoded_in_order(images, total, Form.of(settings), unordered)
+    with closing(decoding), progress(total, "reading images") as show:
+        for row, (entry, outcome) in enumerate(decoding):
+            if isinstance(outcome, BadImage):
+                bad.append((entry, outcome))
             else:
-                pixels_HWC, fraction = pixels
                 entries.append(entry)
-                fractions.append(fraction)
-                file.write(pixels_HWC.tobytes())
-            show(len(entries) + len(bad), "")
+                fractions.append(outcome)
+                rows.append(row)
+            show(row + 1, "")
     if not any(entry.split == split for entry in entries):
         raise _no_images(sources, split, [(entry, why) for entry, why in bad if entry.split == split])
     splits = np.array([SPLITS.index(entry.split) for entry in entries])
@@ -264,16 +261,16 @@ def _write(folder: Path, sources: Sequence[ImageSource], split: str, settings: I
     skipped = [f"{entry.name}: {why.reason}" for entry, why in bad]
     about = {"counts": np.bincount(splits, minlength=3).tolist(), "labels": label_names, "skipped": skipped}
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
-    _copy_in_order(unordered, folder / "pixels", order)
+    _copy_rows(unordered, folder / "pixels", np.array(rows)[order], Form.of(settings).bytes)
     unordered.unlink()
 
 
-def _copy_in_order(source: Path, target: Path, order: NDArray[np.int64]) -> None:
-    pixels_NX = np.memmap(source, np.uint8, "r").reshape(len(order), -1)
-    rows = max(1, MOST_BYTES // pixels_NX.shape[1])
+def _copy_rows(source: Path, target: Path, rows_N: NDArray[np.int64], bytes_of_each: int) -> None:
+    pixels_NX = np.memmap(source, np.uint8, "r").reshape(-1, bytes_of_each)
+    many = max(1, MOST_BYTES // bytes_of_each)
     with target.open("wb") as file:
-        for start in range(0, len(order), rows):
-            file.write(pixels_NX[order[start : start + rows]].tobytes())
+        for start in range(0, len(rows_N), many):
+            file.write(pixels_NX[rows_N[start : start + many]].tobytes())
 
 
 def _no_images(sources: Sequence[ImageSource], split: str, bad: Sequence[tuple[Entry, BadImage]]) -> RegardError:
@@ -289,71 +286,3 @@ def _no_images(sources: Sequence[ImageSource], split: str, bad: Sequence[tuple[E
             "Put them into one folder for each class, or add the file of labels." if unlabelled else "Check the files.",
         )
     return RegardError(f"There are no images in {where}.", "No file in it has a known form.", "Check the file.")
-
-
-def _fraction(content: Path | bytes | NDArray[np.uint8]) -> float:
-    """From the file itself, so that the split an image falls into does not change with the size it is brought to."""
-    whole = content.read_bytes() if isinstance(content, Path) else content
-    return hash_fraction(whole if isinstance(whole, bytes) else whole.tobytes())
-
-
-# ---------------------------------------------------------------- decoding in parallel
-
-
-def _in_order(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) -> Iterator[tuple[Entry, Pixels]]:
-    """Every image decoded, in the order they come. Pillow decodes in several threads at once.
-
-    Few are under way at a time, so that memory stays bounded however many there are, and however large.
-    """
-    threads = min(16, os.cpu_count() or 1)
-    waiting: deque[tuple[list[Entry], int, Future[list[Pixels]]]] = deque()
-    under_way = 0
-    with ThreadPoolExecutor(threads) as pool:
-        for chunk in _chunks(images, settings):
-            contents = [content for _, content in chunk]
-            size = sum(map(_bytes_of, contents))
-            waiting.append(([entry for entry, _ in chunk], size, pool.submit(_decode, contents, settings)))
-            del chunk, contents
-            under_way += size
-            while len(waiting) > 2 * threads or (waiting and under_way > 2 * threads * MOST_BYTES):
-                entries, size, future = waiting.popleft()
-                yield from zip(entries, future.result(), strict=True)
-                under_way -= size
-        for entries, _, future in waiting:
-            yield from zip(entries, future.result(), strict=True)
-
-
-def _chunks(images: Iterable[tuple[Entry, Content]], settings: ImageSettings) -> Iterator[list[tuple[Entry, Content]]]:
-    """A few images at a time, bounded in number and in bytes, before or after decoding."""
-    most = min(MOST_IMAGES, max(1, MOST_BYTES // (settings.height * settings.width * settings.channels)))
-    chunk: list[tuple[Entry, Content]] = []
-    size = 0
-    for entry, content in images:
-        chunk.append((entry, content))
-        size += _bytes_of(content)
-        if len(chunk) >= most or size >= MOST_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def _bytes_of(content: Content) -> int:
-    """What an image takes in memory before it is decoded."""
-    return len(content) if isinstance(content, bytes) else content.nbytes if isinstance(content, np.ndarray) else 0
-
-
-def _decode(contents: list[Content], settings: ImageSettings) -> list[Pixels]:
-    return [_pixels(content, settings) for content in contents]
-
-
-def _pixels(content: Content, settings: ImageSettings) -> Pixels:
-    try:
-        if isinstance(content, np.ndarray):
-            return fit_pixels(content, settings), _fraction(content)
-        if isinstance(content, BadImage):
-            return content
-        pixels_HWC = read_image(io.BytesIO(content) if isinstance(content, bytes) else content, settings)
-        return pixels_HWC, _fraction(content)
-    except BadImage as bad:
-        return bad

@@ -18,9 +18,9 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,9 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from regard.data.unpack import RATIO, most_unpacked
 from regard.errors import RegardError
-from regard.settings import ImageSettings
+
+if TYPE_CHECKING:
+    from regard.settings import ImageSettings
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 ENDINGS = frozenset(
@@ -41,6 +43,27 @@ ROWS = 256
 LARGE = 2**24  # pixels; images of more are decoded one at a time
 
 
+class Form(NamedTuple):
+    """What all images are brought to: `ImageSettings` for processes that do not load the settings."""
+
+    height: int
+    width: int
+    colour: bool
+    fit: str
+
+    @classmethod
+    def of(cls, settings: ImageSettings) -> Form:
+        return cls(settings.height, settings.width, settings.colour, settings.fit)
+
+    @property
+    def channels(self) -> int:
+        return 3 if self.colour else 1
+
+    @property
+    def bytes(self) -> int:
+        return self.height * self.width * self.channels
+
+
 class BadImage(Exception):
     """An image that cannot be used, and why, in a short sentence."""
 
@@ -49,7 +72,7 @@ class BadImage(Exception):
         self.reason = reason
 
 
-def read_image(source: Path | BinaryIO, settings: ImageSettings) -> NDArray[np.uint8]:
+def read_image(source: Path | BinaryIO, settings: ImageSettings | Form) -> NDArray[np.uint8]:
     """The pixels [H, W, C] of an encoded image, from a file or a stream."""
     content = _content(source)
     try:
@@ -78,7 +101,7 @@ def most_pixels() -> int:
     return Image.MAX_IMAGE_PIXELS or 0
 
 
-def fit_pixels(pixels: NDArray[np.uint8], settings: ImageSettings) -> NDArray[np.uint8]:
+def fit_pixels(pixels: NDArray[np.uint8], settings: ImageSettings | Form) -> NDArray[np.uint8]:
     """Pixels [h, w] or [h, w, C] of any size as [H, W, C]."""
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
@@ -132,7 +155,7 @@ def natural_order(name: str) -> tuple[list[Any], str]:
 
 
 OPENING = threading.Lock()  # `catch_warnings` changes what all threads see
-ONE_LARGE = threading.Lock()
+ONE_LARGE: AbstractContextManager[Any] = threading.Lock()  # of all processes that read the same images
 
 
 def _content(source: Path | BinaryIO) -> bytes:
@@ -194,7 +217,7 @@ def _walk(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
 # ---------------------------------------------------------------- colours and size
 
 
-def _fitted(image: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
+def _fitted(image: Image.Image, settings: ImageSettings | Form) -> NDArray[np.uint8]:
     fitted = FITS[settings.fit](_coloured(image, settings.colour), (settings.width, settings.height))
     return np.array(fitted, np.uint8).reshape(settings.height, settings.width, settings.channels)
 

@@ -26,6 +26,7 @@ from regard.errors import RegardError
 
 FORMAT = "tokens-3"
 CHUNK = 20_000  # samples tokenised at a time
+TOGETHER = 2**22  # bytes of running text tokenised at a time; a token takes a hundred bytes or so meanwhile
 
 
 @dataclass(frozen=True)
@@ -142,17 +143,32 @@ def _write_text(path: Path, text: TextSource, tokenizer: TextTokenizer, starts: 
     start, end = dtype.type(START).tobytes(), dtype.type(END).tobytes()
     documents, begins = 0, True
     with path.open("wb") as file:
-        for piece, ends_document in text.pieces():
-            if begins:
-                file.write((end if documents else b"") + (start if starts else b""))
-                documents += 1
-            try:
-                ids = tokenizer.encode_bytes(piece)
-            except UnicodeDecodeError as error:
-                raise not_utf8(text, piece, error) from None
-            file.write(np.array(ids, dtype).tobytes())
-            begins = ends_document
+        for pieces in _together(text, tokenizer):
+            encoded = tokenizer.encode_pieces([piece for piece, _ in pieces])
+            for ids, (_, ends_document) in zip(encoded, pieces, strict=True):
+                if begins:
+                    file.write((end if documents else b"") + (start if starts else b""))
+                    documents += 1
+                file.write(np.array(ids, dtype).tobytes())
+                begins = ends_document
         file.write(end if documents > 1 else b"")
+
+
+def _together(text: TextSource, tokenizer: TextTokenizer) -> Iterator[list[tuple[bytes | str, bool]]]:
+    """The pieces of a text, so many at a time that they can be tokenised side by side; each checked as it is read."""
+    together: list[tuple[bytes | str, bool]] = []
+    size = 0
+    for piece, ends_document in text.pieces():
+        try:
+            together.append((tokenizer.readable(piece), ends_document))
+        except UnicodeDecodeError as error:
+            raise not_utf8(text, piece, error) from None
+        size += len(piece)
+        if size >= TOGETHER:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
 
 
 def _read_ids(path: Path, tokenizer: TextTokenizer) -> NDArray[Any]:

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,10 +55,28 @@ class TextTokenizer:
 
     def encode_bytes(self, raw: bytes) -> list[int] | NDArray[np.int64]:
         """The ids of a piece of text as it lies in a file. A byte vocabulary takes any bytes at all."""
+        return self.encode_pieces([self.readable(raw)])[0]
+
+    def readable(self, raw: bytes) -> bytes | str:
+        """A piece of text as it lies in a file, decoded unless that is not needed; an error where it is not UTF-8."""
+        return raw if self._bytes_only else raw.decode()
+
+    def encode_pieces(self, pieces: Sequence[bytes | str]) -> Sequence[list[int] | NDArray[np.int64]]:
+        """The ids of each piece that `readable` gave."""
+        if self._bytes_only:
+            return [_ID_OF_BYTE[np.frombuffer(cast(bytes, piece), np.uint8)] for piece in pieces]
+        if self._characters is not None:
+            return [self._characters.encode(cast(str, piece)) for piece in pieces]
+        return self.encode(cast(Sequence[str], pieces))
+
+    @property
+    def _bytes_only(self) -> bool:
         bytes_only = self.size == len(SPECIALS) + 256 and not self._tokenizer.model.byte_fallback
-        if bytes_only and self._tokenizer.normalizer is None:
-            return _ID_OF_BYTE[np.frombuffer(raw, np.uint8)]
-        return self.encode([raw.decode()])[0]
+        return bytes_only and self._tokenizer.normalizer is None
+
+    @cached_property
+    def _characters(self) -> CharacterTable | None:
+        return CharacterTable.of(self._tokenizer)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids; special ids are left out."""
@@ -116,6 +136,42 @@ class TextTokenizer:
         if [tokenizer.id_to_token(token) for token in range(len(SPECIALS))] != SPECIALS:
             raise _unreadable(path, f"Its first ids are not {', '.join(SPECIALS)}.")
         return cls(tokenizer)
+
+
+class CharacterTable:
+    """A vocabulary of characters as a table: a megabyte of text takes milliseconds."""
+
+    def __init__(self, id_of: dict[str, int]):
+        self.ids = np.full(sys.maxunicode + 1, -1, np.int32)  # by code point; -1 where it is spelled in bytes
+        for name, token in id_of.items():
+            if len(name) == 1:
+                self.ids[ord(name)] = token
+        self.bytes = np.array([id_of[name] for name in BYTES], np.int64)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> CharacterTable | None:
+        """None for a tokenizer of another kind, or one that changes the text first."""
+        described = json.loads(tokenizer.to_str())
+        split = {"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated", "invert": False}
+        alone = described["pre_tokenizer"] == split and not described["model"].get("merges")
+        plain = described["normalizer"] is None and described["post_processor"] is None
+        if not (alone and plain and tokenizer.model.byte_fallback and not described["added_tokens"]):
+            return None
+        id_of = tokenizer.get_vocab()
+        return cls(id_of) if set(BYTES) <= id_of.keys() else None
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        ids = self.ids[codes].astype(np.int64)
+        unknown = np.flatnonzero(ids < 0)
+        if not len(unknown):
+            return ids
+        spelled = [self.bytes[list(text[at].encode())] for at in unknown]
+        lengths = np.ones(len(ids), np.int64)
+        lengths[unknown] = [len(each) for each in spelled]
+        filled = np.repeat(ids, lengths)
+        filled[filled < 0] = np.concatenate(spelled)
+        return filled
 
 
 def _unreadable(path: Path, why: str) -> RegardError:

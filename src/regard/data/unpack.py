@@ -21,6 +21,7 @@ FREE = 8 * 2**20  # bytes that any file may unpack to
 RATIO = 100  # how many times its own size a larger one may
 XZ_MEMORY = 128 * 2**20  # what an .xz may ask for to be unpacked; one made by `xz -9` asks for half of it
 PIECE = 2**16
+LARGE_PIECE = 2**20  # where other threads are busy, each piece may have to wait for them
 
 
 def most_unpacked(size: int, free: int = FREE) -> int:
@@ -38,11 +39,11 @@ def too_much(name: str, size: int) -> RegardError:
     )
 
 
-def unpacked(file: BinaryIO, size: int, name: str, forms: str = "gz") -> BinaryIO:
+def unpacked(file: BinaryIO, size: int, name: str, forms: str = "gz", piece: int = PIECE) -> BinaryIO:
     """What a stream of this many bytes holds, if it begins as one of these forms; else the stream itself."""
     start = file.peek(6)[:6]  # type: ignore[attr-defined]
     form = next((form for form in forms.split() if start.startswith(STARTS[form])), None)
-    return file if form is None else cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, form), PIECE))
+    return file if form is None else cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, form), piece))
 
 
 def gunzipped(file: BinaryIO, size: int, name: str) -> BinaryIO:
@@ -110,13 +111,13 @@ class _Xz(io.RawIOBase):
         while True:
             packed = b""
             if self.unpacker.eof:  # another stream may follow, after zeros
-                packed = (self.unpacker.unused_data or self.file.read(PIECE)).lstrip(b"\0")
-                while not packed and (following := self.file.read(PIECE)):
+                packed = (self.unpacker.unused_data or self.file.read(LARGE_PIECE)).lstrip(b"\0")
+                while not packed and (following := self.file.read(LARGE_PIECE)):
                     packed = following.lstrip(b"\0")
                 if not packed:
                     return 0
                 self.unpacker = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
-            elif self.unpacker.needs_input and not (packed := self.file.read(PIECE)):
+            elif self.unpacker.needs_input and not (packed := self.file.read(LARGE_PIECE)):
                 raise EOFError("Compressed file ended before the end-of-stream marker was reached")
             if piece := self.unpacker.decompress(packed, len(into)):
                 into[: len(piece)] = piece

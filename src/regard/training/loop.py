@@ -44,6 +44,7 @@ from regard.hardware import (
 from regard.metrics import lower_is_better
 from regard.recipes.writing import to_toml
 from regard.training.averaging import MovingAverage
+from regard.training.beside import Beside
 from regard.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -160,7 +161,7 @@ class Trainer:
         self.progress = Progress()
         self.estimate = Estimate(task.settings, self.hardware.name, self.hardware.device.type == "cuda")
         self.stop_asked = False
-        self.drawn = time.perf_counter()
+        self.drawn, self.pictures = time.perf_counter(), Beside()
         self.under_way: deque[Begun] = deque()
         self.memory: dict[str, int] = {}  # in bytes: predicted, and the peak of the steps before the first validation
         self._begin_updates()
@@ -209,6 +210,7 @@ class Trainer:
                     self._catch_up(show)
                     self._save()
                     self._draw()
+                    self.pictures.wait()
                     raise Interrupted
         return self.progress
 
@@ -230,7 +232,7 @@ class Trainer:
         return weights_of(self.model)
 
     def finish(self) -> None:
-        """Write the final weights, and put them into the model."""
+        """Write the final weights, and put them into the model. The last picture may still be under way."""
         weights = {name: tensor.cpu() for name, tensor in self.final_weights().items()}
         if bad := not_finite(weights):
             raise RegardError(
@@ -396,7 +398,7 @@ class Trainer:
             self.progress.best, self.progress.best_step, self.progress.validations_since_best = score, step, 0
 
     def _draw(self) -> None:
-        self.task.draw()
+        self.pictures.start(self.task.draw)
         self.drawn = time.perf_counter()
 
     def _out_of_patience(self) -> bool:

@@ -18,7 +18,10 @@ from regard.layers.block import Block
 from regard.settings import PartSettings, TrainingSettings
 from regard.training.muon import Muon
 from regard.training.replayed import Replayed
+from regard.training.uncompiled import uncompiled
 
+UncompiledAdam, UncompiledAdamW = uncompiled(torch.optim.Adam), uncompiled(torch.optim.AdamW)
+UncompiledMuon = uncompiled(Muon)
 Scaled = tuple[torch.optim.Optimizer, float]  # with the factor from the schedule's rate to its own
 
 
@@ -80,7 +83,7 @@ class Adam(Method):
 
     @staticmethod
     def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
-        return [(torch.optim.Adam(weights.groups(settings.weight_decay), **_adam(weights, settings)), 1.0)]
+        return [(UncompiledAdam(weights.groups(settings.weight_decay), **_adam(weights, settings)), 1.0)]
 
 
 class AdamW(Method):
@@ -89,7 +92,7 @@ class AdamW(Method):
 
     @staticmethod
     def make(weights: Weights, settings: TrainingSettings) -> list[Scaled]:
-        return [(torch.optim.AdamW(weights.groups(settings.weight_decay), **_adam(weights, settings)), 1.0)]
+        return [(UncompiledAdamW(weights.groups(settings.weight_decay), **_adam(weights, settings)), 1.0)]
 
 
 class MuonSettings(PartSettings):
@@ -108,7 +111,7 @@ class MuonAndAdamW(Method):
         rest = Weights([], weights.tables, weights.others, weights.device)
         optimizers = AdamW.make(rest, settings)
         if weights.maps:
-            muon = Muon(weights.maps, lr=weights.rate(), momentum=own.momentum, weight_decay=decay)
+            muon = UncompiledMuon(weights.maps, lr=weights.rate(), momentum=own.momentum, weight_decay=decay)
             optimizers.append((muon, own.learning_rate / settings.learning_rate))
         return optimizers
 
