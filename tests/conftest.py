@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -29,6 +30,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tokenised data goes to a folder of the test session, never to the user's cache."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     console.be_quiet(True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imports_are_no_garbage() -> None:
+    """Every training collects garbage several times. To go over all that was imported takes longer than to train."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
