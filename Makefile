@@ -21,8 +21,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install
 	$(BIN)/regard demo
 
+# Bytecode is kept, or each worker and each command would compile the tests and the package again.
 test: .venv/.installed-dev
-	$(BIN)/pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check src tests benchmarks

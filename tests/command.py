@@ -20,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 REGARD = Path(sys.executable).parent / "regard"
+NO_CURVES = "from regard.tasks.task import Task; Task.draw = lambda task: None\n"
 PATIENCE = 300  # seconds; reached only when something hangs
 
 
@@ -44,13 +45,14 @@ def regard(
     limits: dict[int, int] | None = None,
     before: str = "",
     code: int = 0,
+    curves: bool = False,
 ) -> Result:
     """Run one verb to its end; its exit code must be `code`. `limits` is of resources: {RLIMIT_FSIZE: 1000}.
 
     It runs in a fork of a process that has the imports done, see `fork_server.py`. `before` is Python that is run in
-    the fork first, see `when`.
+    the fork first, see `when`. `curves`: to draw those of a training takes longer than a tiny training.
     """
-    variables = {"BEFORE_REGARD": before} if before else {}
+    variables = {"BEFORE_REGARD": before if curves else NO_CURVES + before}
     with running(
         *arguments, stdin=subprocess.PIPE, cwd=cwd, limits=limits, variables=variables, program=forked_regard()
     ) as process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+gc.disable()  # until all is imported, of which nothing is garbage
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -31,9 +33,17 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     console.be_quiet(True)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def imports_are_no_garbage() -> None:
+    """Every training collects garbage several times. To go over all that was imported takes longer than to train."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing them takes four times as long as a tiny training; commands in forks do draw."""
+    """Drawing them takes four times as long as a tiny training; the tests of them do."""
     monkeypatch.setattr(Task, "draw", lambda task: None)
 
 

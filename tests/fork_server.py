@@ -42,6 +42,7 @@ LIBRARIES += ["sklearn.feature_extraction.text", "sklearn.pipeline", "sklearn.pr
 
 def preload() -> None:
     """Import the libraries and every module of regard; what cannot be imported is left to the command that needs it."""
+    gc.disable()
     import regard
 
     ours = [module.name for module in pkgutil.walk_packages(regard.__path__, "regard.", onerror=lambda name: None)]
@@ -51,6 +52,7 @@ def preload() -> None:
                 importlib.import_module(name)
             except Exception as error:
                 print(f"fork server: {name} is not preloaded: {error}", file=sys.stderr)
+    gc.enable()
     gc.collect()
     gc.freeze()  # so that a collection in a fork does not copy the pages of all that was imported
 
@@ -145,11 +147,19 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 if __name__ == "__main__":
     del sys.path[0]  # this folder, which the command does not see
     exit_code = 1  # as after a traceback
-    # Registered first, it is called last. Clearing away all that was imported would take longer than most commands.
-    atexit.register(lambda: (sys.stdout.flush(), sys.stderr.flush(), os._exit(exit_code)))
+
+    def leave() -> None:
+        """Clearing away all that was imported would take longer than most commands."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)
+
+    atexit.register(leave)  # registered first, it is called last
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
     preload()
     serve(socket.socket(fileno=int(sys.argv[1])))
+    atexit._clear()  # in a fork, what libraries clear away at their end is the server's
+    atexit.register(leave)
     try:
         exec(os.environ.get("BEFORE_REGARD", ""), {})  # what a test wants to happen in the fork, at some moment
         from regard.cli import main

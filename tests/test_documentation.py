@@ -8,6 +8,7 @@ line that no table below knows is an error, so that nothing is left out silently
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -212,7 +213,7 @@ class Reader:
 
     def start_section(self) -> None:
         """Where a text just says mine.toml, it is a translator's."""
-        self.type(Command("regard init translate > mine.toml"))
+        self.save("mine.toml", printed("init", "translate"))
 
     def type(self, command: Command) -> None:
         """Run a line, and check that it gives what it is said to give."""
@@ -279,7 +280,7 @@ class Reader:
             line = line.replace(" [--mask]", "")  # which goes with the last alternative only
 
     def check_options(self, verb: str, line: str) -> None:
-        known = run_regard(verb, "--help").stdout
+        known = printed(verb, "--help")
         for option in re.findall(r"(?<= |\[)--[\w-]+", line):
             assert f"{option} " in known, f"`regard {verb}` has no option {option}"
 
@@ -374,6 +375,12 @@ def valid_for_some_task(tree: dict[str, Any]) -> bool:
         return True
 
     return any(accepts(task) for task in registry.names("tasks"))
+
+
+@functools.cache
+def printed(*words: str) -> str:
+    """By a command that prints the same whenever it is given."""
+    return run_regard(*words).stdout
 
 
 def recipe_file(name: str) -> Path:

@@ -257,6 +257,23 @@ def out_of_memory(error: BaseException | None) -> bool:
     return wants_memory or out_of_memory(error.__context__)  # the capture of a graph ends with an error of its own
 
 
+@contextlib.contextmanager
+def only_new_garbage() -> Iterator[None]:
+    """Within, to free memory takes milliseconds: of objects, only those made within are looked at.
+
+    To go over all that torch and its compiler consist of takes a quarter of a second each time.
+    """
+    gc.collect()
+    if gc.get_freeze_count():  # somebody else has decided what is to be looked at
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def free_memory(device: torch.device) -> None:
     """Give back what nobody uses any more."""
     gc.collect()

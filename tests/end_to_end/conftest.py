@@ -28,7 +28,7 @@ def training(tiny_recipe: Path, made_once: Callable[[str, Callable[[Path], objec
     """A folder with the run, and with what `regard train … --json` printed when it made it."""
 
     def train(folder: Path) -> None:
-        shown = regard("train", tiny_recipe, *SETTINGS, "--out", folder / "run", "--json")
+        shown = regard("train", tiny_recipe, *SETTINGS, "--out", folder / "run", "--json", curves=True)
         (folder / "printed.json").write_text(shown.stdout)
 
     return made_once("training", train)

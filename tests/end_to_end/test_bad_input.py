@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from command import finish, regard, running, tree
+from command import regard, tree
 from regard.files import sha256
 
 
@@ -160,12 +160,12 @@ def test_a_loss_that_overflows_stops_training_and_leaves_the_checkpoint_alone(ti
 
 
 def test_out_of_memory_names_the_setting_to_change(tiny_recipe: Path, tmp_path: Path):
-    # Rows of 32,768 tokens need masks of gigabytes.
-    large = ["training.row_length=32768", "training.tokens_per_batch=65536"]
+    # Masks of two rows of 65,536 tokens need 4 GiB each, so that there is nothing to compute before it fails.
+    large = ["training.row_length=65536", "training.tokens_per_batch=131072"]
     command = ["train", tiny_recipe, "--out", tmp_path / "run", *large]
-    with running(*command, limits={resource.RLIMIT_AS: 3 * 2**30}) as process:
-        result = finish(process)
-    assert result.code == 1 and len(result.error) == 3
+    result = regard(*command, limits={resource.RLIMIT_AS: 3 * 2**30}, code=1)
+    assert len(result.error) == 3
     assert "Out of memory" in result.error[0]
-    assert "training.row_length" in result.error[2]  # fewer rows were tried, down to one
+    assert "training.micro_batches = 2" in result.stderr  # fewer rows were tried, down to one
+    assert "training.row_length" in result.error[2]
     assert tree(tmp_path) == set()

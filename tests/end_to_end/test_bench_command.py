@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from command import finish, regard, running, tree
+from command import finish, forked_regard, regard, running, tree
 
 MIXERS = ["attention", "unfused", "local", "hyena", "rnn", "lstm", "gru"]
 LENGTHS = [32, 64, 128]
@@ -96,7 +95,7 @@ def test_a_mixer_stops_where_it_would_take_too_long(tmp_path):
 
 def test_stopped_by_hand_it_keeps_what_was_measured(tmp_path):
     asked = ["--mixers", "attention,hyena", "--width", "64", "--rounds", "5", "--device", "cpu", "--out", tmp_path]
-    with running("bench", "mixers", *asked, "--seconds", "30", stdin=subprocess.DEVNULL) as process:
+    with running("bench", "mixers", *asked, "--seconds", "30", program=forked_regard()) as process:
         assert process.stderr is not None
         while b"MB" not in (line := process.stderr.readline()):
             assert line, "it ended before the first figure"

@@ -17,7 +17,7 @@ import pytest
 from safetensors import safe_open
 
 import regard as api
-from command import PATIENCE, REGARD, environment, regard, running, tree
+from command import PATIENCE, REGARD, environment, forked_regard, regard, running, tree
 
 VERBS = ["demo", "recipes", "init", "train", "doctor", "evaluate", "translate", "generate", "fill", "classify"]
 VERBS += ["explain", "embeddings", "tokenize", "markov", "compare", "bench"]
@@ -164,7 +164,7 @@ def test_a_file_and_a_gzipped_file_give_the_same_as_standard_input(run: Path, tr
 
 
 def test_the_reader_may_leave_early(run: Path):
-    with running("translate", run, "--beam", "1", stdin=subprocess.PIPE) as process:
+    with running("translate", run, "--beam", "1", stdin=subprocess.PIPE, program=forked_regard()) as process:
         assert process.stdout and process.stdin
         process.stdout.close()
         process.stdin.write(b"The dog sees a cat.\n")
@@ -176,12 +176,13 @@ def test_the_reader_may_leave_early(run: Path):
 
 
 def test_a_line_is_answered_before_the_next_is_written_and_ctrl_c_ends_quietly(run: Path):
+    model = api.load(run)
     with running("translate", run, stdin=subprocess.PIPE) as process:
         assert process.stdin and process.stdout
         for sentence in ("The dog sees a cat.", "The cat sleeps."):
             process.stdin.write(sentence.encode() + b"\n")
             process.stdin.flush()
-            assert process.stdout.readline().decode() == api.load(run).translate(sentence)[0] + "\n"
+            assert process.stdout.readline().decode() == model.translate(sentence)[0] + "\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 130
         assert process.stderr and process.stderr.read() == b"Stopped.\n"

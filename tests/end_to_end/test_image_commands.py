@@ -14,7 +14,8 @@ from tiny import TINY_IMAGES, stripes
 
 
 def test_a_user_trains_a_classifier_of_their_own_folder(pictures: Path, tmp_path: Path) -> None:
-    shown = regard("train", "digits", *TINY_IMAGES, f"data.images={pictures}", "--out", "run", cwd=tmp_path)
+    command = ["train", "digits", *TINY_IMAGES, f"data.images={pictures}", "--out", "run"]
+    shown = regard(*command, cwd=tmp_path, curves=True)
     assert "accuracy 100" in shown.stdout and "regard classify run" in shown.stdout
     assert "an epoch is" in shown.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

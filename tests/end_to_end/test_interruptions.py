@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command import Result, finish, regard, running, tree, wait_until, when
+from command import REGARD, Result, finish, forked_regard, regard, running, tree, wait_until, when
 from regard.files import LOCK, sha256
 
 SETTINGS = [
@@ -65,12 +65,12 @@ def signalled(number: signal.Signals) -> str:
     return f"os.kill(os.getpid(), {number:d})"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number: signal.Signals, tiny_recipe: Path, tmp_path: Path):
-    """The installed command, in a training that would not end by itself."""
+@pytest.mark.parametrize(("number", "program"), [(signal.SIGINT, lambda: REGARD), (signal.SIGTERM, forked_regard)])
+def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number, program, tiny_recipe: Path, tmp_path: Path):
+    """The installed command and a fork, in a training that would not end by itself."""
     endless = ["training.steps=1000000", "training.validate_every=1000000"]
     run = tmp_path / "my run"
-    with running("train", tiny_recipe, *endless, "--out", "my run", cwd=tmp_path) as process:
+    with running("train", tiny_recipe, *endless, "--out", "my run", cwd=tmp_path, program=program()) as process:
         wait_until(lambda: newest(run) > 0, process)
         process.send_signal(number)
         result = finish(process)

@@ -16,7 +16,7 @@ def test_a_user_trains_and_uses_a_language_model(texts: Path, tmp_path: Path):
     settings = ["data.text=text.txt", "model.layers=1", "model.width=32", "model.heads=2", "model.feedforward=64"]
     settings += ["training.steps=20", "training.validate_every=10", "training.row_length=32", "training.warmup=5"]
     settings += ["training.tokens_per_batch=256"]
-    shown = regard("train", "shakespeare-cpu", "--data", texts, "--out", "run", *settings, cwd=tmp_path)
+    shown = regard("train", "shakespeare-cpu", "--data", texts, "--out", "run", *settings, cwd=tmp_path, curves=True)
     assert "bits_per_byte" in shown.stdout and "regard generate run --prompt" in shown.stdout
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["task"] == "language" and summary["metrics"].keys() == {"loss", "perplexity", "bits_per_byte"}

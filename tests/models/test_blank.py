@@ -41,3 +41,15 @@ def test_numbers_of_a_generator_are_drawn():
         assert torch.equal(torch.randn(4, generator=torch.Generator().manual_seed(3)), expected)
         filled = torch.empty(4).normal_(generator=torch.Generator().manual_seed(3))
     assert torch.equal(filled, torch.empty(4).normal_(generator=torch.Generator().manual_seed(3)))
+
+
+@pytest.mark.parametrize("low", [-2.0, 1.0])
+def test_numbers_between_bounds_are_not_drawn_until_they_fit(low):
+    """What is in memory that nobody has filled may fit never."""
+    weight, state = torch.full((3, 4), 100.0), torch.get_rng_state()
+    with Blank():
+        assert nn.init.trunc_normal_(weight, a=low) is weight
+    assert torch.equal(weight, torch.full((3, 4), 100.0)) and torch.equal(torch.get_rng_state(), state)
+    with Blank():
+        nn.init.trunc_normal_(weight, a=low, generator=torch.Generator().manual_seed(3))
+    assert low <= weight.min() < weight.max() <= 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import tomllib
 import weakref
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 import regard
 from regard import console, registry
 from regard.data.batch import DataState
-from regard.hardware import Hardware, seed_everything
+from regard.hardware import Hardware, free_memory, only_new_garbage, seed_everything
 from regard.recipes import resolve
 from regard.recipes.writing import to_toml
 from regard.training import loop, memory
@@ -160,3 +161,27 @@ def _stream():
 
     settings = resolve("reverse", TINY)
     return SyntheticStream(settings.synthetic, 16, 1)
+
+
+class Circle:
+    """Garbage that only a collection finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_to_free_memory_again_looks_only_at_what_is_new():
+    gc.unfreeze()
+    cpu = torch.device("cpu")
+    older, kept = weakref.ref(Circle()), Circle()
+    with only_new_garbage():
+        assert older() is None and gc.get_freeze_count() > 0
+        present, newer = weakref.ref(kept), weakref.ref(Circle())
+        del kept
+        free_memory(cpu)
+        assert newer() is None and present() is not None
+        with only_new_garbage():
+            pass
+        assert gc.get_freeze_count() > 0  # whoever began it ends it
+    free_memory(cpu)
+    assert present() is None and gc.get_freeze_count() == 0

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Batch
-from regard.hardware import Hardware, free_memory, out_of_memory
+from regard.hardware import Hardware, free_memory, only_new_garbage, out_of_memory
 from regard.process_memory import available_memory, growth_during, resident_memory
 
 GAPS = 1.15  # by which malloc's gaps grow after the first pass: 1.0 to 1.3 (benchmarks/memory_prediction.py)
@@ -74,7 +74,7 @@ def predict(
     measured: dict[int, int] = {}
     beside = gradients
     model.train()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with only_new_garbage(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         while part and len(measured) < 2:
             try:
                 if not measured:
