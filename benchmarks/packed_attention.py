@@ -1,4 +1,4 @@
-"""Attention over rows that several sequences share: forward and backward by every kernel there is, in CUDA graphs.
+"""Attention over rows that several sequences share: forward and backward by every kernel there is.
 
     python benchmarks/packed_attention.py                        # rows as in multi30k and in Transformer base
     python benchmarks/packed_attention.py --shape 64x256x8x64    # rows x positions x heads x width of a head
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable
 
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
+from torch.profiler import ProfilerActivity, profile
 
 from regard.layers.context import Context
 
@@ -51,9 +51,9 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 def regard_masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    from regard.layers.fused import masked_attention
+    from regard.layers.fused import short_attention
 
-    return masked_attention.attend(q, k, v, mask)
+    return short_attention.attend(q, k, v, mask)
 
 
 KERNELS: dict[str, Kernel] = {
@@ -80,7 +80,7 @@ def through(kernel: Kernel, qkv: Tensor, mask: Tensor, heads: int) -> Tensor:
 
 
 def microseconds(name: str, shape: str, causal: bool, device: torch.device, repeats: int) -> float:
-    """Of forward and backward, captured; the median."""
+    """Of all kernels of forward and backward together; on a CPU, of the time they take."""
     rows, length, heads, width = map(int, shape.split("x"))
     qkv, mask = example(rows, length, heads, width, causal, device)
     on_gpu = device.type == "cuda"
@@ -100,23 +100,20 @@ def microseconds(name: str, shape: str, causal: bool, device: torch.device, repe
         torch.autograd.grad(run(kernel, qkv, mask, heads), qkv, gradient)
 
     if not on_gpu:
-        return 1e6 * min(_timed(both, lambda: None) for _ in range(2))
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            both()
+        return 1e6 * min(_timed(both) for _ in range(2))
+    for _ in range(3):
+        both()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        for _ in range(10):
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        for _ in range(repeats):
             both()
-    return 1e5 * statistics.median(_timed(graph.replay, torch.cuda.synchronize) for _ in range(repeats))
+        torch.cuda.synchronize()
+    return sum(kernel.device_time_total for kernel in profiled.key_averages()) / repeats
 
 
-def _timed(run: Callable[[], None], wait: Callable[[], None]) -> float:
-    wait()
+def _timed(run: Callable[[], None]) -> float:
     started = time.perf_counter()
     run()
-    wait()
     return time.perf_counter() - started
 
 

@@ -93,9 +93,9 @@ def test_a_mask_gives_the_outputs_of_the_formula():
 
 @gpu
 @pytest.mark.parametrize(("queries", "keys"), [(40, 40), (19, 23), (64, 64), (130, 200)])
-@pytest.mark.parametrize("width", [16, 64])
-def test_the_kernel_for_masks_gives_the_outputs_and_gradients_of_the_formula(queries, keys, width):
-    from regard.layers.fused import masked_attention
+@pytest.mark.parametrize(("width", "kind"), [(16, "masked"), (64, "masked"), (32, "causal"), (32, "all")])
+def test_the_kernel_for_short_rows_gives_the_outputs_and_gradients_of_the_formula(queries, keys, width, kind):
+    from regard.layers.fused import short_attention
 
     torch.manual_seed(4)
     shapes = [(2, positions, 3, width) for positions in (queries, keys, keys)]
@@ -103,8 +103,13 @@ def test_the_kernel_for_masks_gives_the_outputs_and_gradients_of_the_formula(que
     of_query, of_key = (torch.arange(positions, device=DEVICE) // 9 for positions in (queries, keys))
     mask = (of_query[:, None] == of_key[None, :]).expand(2, 1, -1, -1).clone()
     mask[1, :, 3] = False  # a query that sees nothing
-    assert masked_attention.can(*qkv, mask)
-    found = masked_attention.attend(*qkv, mask)
+    assert short_attention.can(*qkv, mask)
+    if kind == "masked":
+        found = short_attention.attend(*qkv, mask)
+    else:
+        mask = torch.ones_like(mask)
+        mask = mask.tril() if kind == "causal" else mask
+        found = short_attention.attend(*qkv, None, kind == "causal")
     exact = [one.detach().double().requires_grad_() for one in qkv]
     q, k, v = exact
     scores = (q @ k.mT / width**0.5).masked_fill(~mask, -1e30)
@@ -120,28 +125,32 @@ def test_the_kernel_for_masks_gives_the_outputs_and_gradients_of_the_formula(que
 
 
 @gpu
-def test_what_the_kernel_for_masks_cannot_do_is_left_to_torch():
-    from regard.layers.fused import masked_attention
+def test_what_the_kernel_for_short_rows_cannot_do_is_left_to_torch():
+    from regard.layers.fused import short_attention
 
     qkv, mask = masked_example(DEVICE, torch.bfloat16)
     q, k, v = qkv.unbind()
-    assert masked_attention.can(q, k, v, mask)
-    assert not masked_attention.can(q.float(), k.float(), v.float(), mask)
-    assert not masked_attention.can(q[..., :10], k[..., :10], v[..., :10], mask)
-    assert not masked_attention.can(q, k[:, :2], v[:, :2], mask), "fewer heads of keys"
-    assert not masked_attention.can(q, k, v, torch.zeros_like(mask, dtype=torch.float32)), "numbers to add"
+    assert short_attention.can(q, k, v, mask)
+    assert not short_attention.can(q.float(), k.float(), v.float(), mask)
+    assert not short_attention.can(q[..., :10], k[..., :10], v[..., :10], mask)
+    assert not short_attention.can(q, k[:, :2], v[:, :2], mask), "fewer heads of keys"
+    assert not short_attention.can(q, k, v, torch.zeros_like(mask, dtype=torch.float32)), "numbers to add"
     far = q.new_zeros(1, 1, 600, 16)
-    assert not masked_attention.can(far, far, far, mask.new_ones(1, 1, 600, 600))
+    assert not short_attention.can(far, far, far, mask.new_ones(1, 1, 600, 600))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_masks_are_left_to_it(monkeypatch):
-    from regard.layers.fused import masked_attention
+def test_on_a_gpu_masks_and_short_rows_are_left_to_it(monkeypatch):
+    from regard.layers.fused import short_attention
 
     qkv, mask = masked_example("cuda", torch.bfloat16)
     asked = []
-    kernel = masked_attention.attend
-    monkeypatch.setattr(masked_attention, "attend", lambda *given: asked.append(1) or kernel(*given))
+    kernel = short_attention.attend
+    monkeypatch.setattr(short_attention, "attend", lambda *given: asked.append(1) or kernel(*given))
     found, wanted = attend(*qkv.unbind(), mask), of_formula(qkv.double(), mask)
-    assert asked
+    attend(*qkv.unbind(), causal=True)
+    assert len(asked) == 2
+    long = torch.randn(1, 1, 300, 16, device="cuda", dtype=torch.bfloat16)
+    attend(long, long, long, causal=True)
+    assert len(asked) == 2
     assert (found.double() - wanted).norm() <= 0.01 * wanted.norm()

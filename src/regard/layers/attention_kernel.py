@@ -5,7 +5,7 @@ backward, but adds up gradients in no fixed order. So it is asked for from outsi
 need not have the same bytes every time (`Hardware.cudnn_attention`).
 
 Where several sequences share a row, a mask keeps them apart. torch wants it as numbers to add, for every head, and goes
-over all keys; on a GPU, `fused/masked_attention.py` does not.
+over all keys; on a GPU, `fused/short_attention.py` does not. It is also the faster one for short rows.
 
 Shapes: B rows · H heads · T query positions · S key positions · K key width of a head · V value width of a head
 """
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 FEWEST_POSITIONS = 512  # of a row: below, the kernels take about as long as each other
 WIDTHS = (64, 128)  # of a head
-MASKED = True  # whether a mask may be left to the kernel of `fused`
+SHORT = True  # whether short rows, and masks, may be left to the kernel of `fused`
 
 _cudnn = False  # asked for: a module's variable, so that compiled code knows it
 
@@ -53,9 +53,9 @@ def attend(
             q_BHTK, k_BHSK, v_BHSV, None, True, 0.0, True, False
         )[0]
         return y_BHTV
-    if mask is not None and not dropout and not grouped and (fused := _masked(q_BHTK, k_BHSK, v_BHSV, mask)):
-        masked: Tensor = fused.attend(q_BHTK, k_BHSK, v_BHSV, mask)
-        return masked
+    if not dropout and not grouped and (fused := _short(q_BHTK, k_BHSK, v_BHSV, mask)):
+        of_short: Tensor = fused.attend(q_BHTK, k_BHSK, v_BHSV, mask, causal)
+        return of_short
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, mask, dropout, causal, enable_gqa=grouped)
 
 
@@ -66,12 +66,12 @@ def _cudnn_can(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> bool:
     return half and same and width in WIDTHS and positions >= FEWEST_POSITIONS
 
 
-def _masked(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Tensor) -> Any:
+def _short(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, mask: Tensor | None) -> Any:
     """The kernel for a GPU, where it can be used."""
-    if not (MASKED and q_BHTK.is_cuda) or torch.compiler.is_compiling():
+    if not (SHORT and q_BHTK.is_cuda) or torch.compiler.is_compiling():
         return None
     try:
-        from regard.layers.fused import masked_attention
+        from regard.layers.fused import short_attention
     except ImportError:  # without Triton
         return None
-    return masked_attention if masked_attention.can(q_BHTK, k_BHSK, v_BHSV, mask) else None
+    return short_attention if short_attention.can(q_BHTK, k_BHSK, v_BHSV, mask) else None

@@ -28,8 +28,9 @@ class MovingAverage:
         if not isinstance(share, Tensor):
             torch._foreach_lerp_(averages, weights, share)
             return
-        for average, weight in zip(averages, weights, strict=True):
-            average.lerp_(weight, share)
+        differences = torch._foreach_sub(weights, averages)
+        torch._foreach_mul_(differences, share)
+        torch._foreach_add_(averages, differences)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         for name, tensor in self.weights.items():

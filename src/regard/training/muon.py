@@ -47,8 +47,8 @@ class Muon(torch.optim.Muon):
         learning_rate = group["lr"]
         if self.found_inf is not None:
             # A gradient equal to the momentum leaves it as it is; and a step of length 0, the weights.
-            failed = self.found_inf.bool()
-            gradients = [torch.where(failed, m, g) for m, g in zip(momenta, gradients, strict=True)]
+            chosen = torch.where(self.found_inf.bool(), torch.stack(momenta), torch.stack(gradients))
+            gradients = list(chosen.unbind())
             learning_rate = learning_rate * (1 - self.found_inf)
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         updates = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta

@@ -18,7 +18,7 @@ from regard.layers.fused.sums import over_programs
 KINDS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "relu2": 4, "silu": 5}
 ALIGNED = 128  # columns must be a multiple of this
 TILE = 4096  # numbers of a tile
-PROGRAMS = 1056  # at most, that add up rows of their own
+PROGRAMS = 528  # at most, that add up rows of their own
 
 
 def activate(h_BTC: Tensor, bias_C: Tensor | None, name: str, p: float = 0.0, seed: Tensor | None = None) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.layers.fused.dropout import kept, survives
 from regard.layers.fused.sums import over_programs
 
-ROWS, ROWS_BACK = 4, 2  # of a tile; the backward pass holds more numbers of each
+ROWS = 4  # of a tile
 WARPS = 2112  # of all programs together, at most, that add up rows of their own
 TILES = 4  # of a program, at least: what they have added up is added once more
 
@@ -104,8 +104,10 @@ class _AddNorm(torch.autograd.Function):
         dropped = Dropped(ctx.p, survival, seed)
         width, length, rows = s_BTD.shape[-1], s_BTD.shape[-2], len(mean_N)
         block = triton.next_power_of_2(width)
-        warps = _warps_of_a_row(block)
-        programs = min(WARPS // warps, triton.cdiv(rows, ROWS_BACK * TILES))
+        # A wide row takes all warps, which have two of them at a time; of narrow ones, each warp has its own.
+        tile, warps = (2, _warps_of_a_row(block)) if block >= 1024 else (1024 // block, 4)
+        kept_rows = 1 if block >= 1024 else tile
+        programs = min(WARPS // warps, triton.cdiv(rows, tile * TILES))
         dx_BTD = torch.empty_like(s_BTD)
         added = ctx.added is not None
         apart = added and (ctx.added != s_BTD.dtype or dropped.at_all)
@@ -115,8 +117,8 @@ class _AddNorm(torch.autograd.Function):
         _add_norm_backward[(programs,)](
             ds, dn, s_BTD, gain_D, mean_N, scale_N, *_random(dropped, s_BTD), dx_BTD, dy_BTD, sums_P3D,
             rows, length, ctx.p, programs,
-            WIDTH=width, BLOCK=block, ROWS=ROWS_BACK, STREAMS=ds_BTD is not None, NORMS=dn_BTD is not None, APART=apart,
-            CENTRED=ctx.centred, DROPS=added and ctx.p > 0, SKIPS=added and survival is not None, POST=ctx.post,
+            WIDTH=width, BLOCK=block, ROWS=tile, KEPT=kept_rows, STREAMS=ds_BTD is not None,
+            NORMS=dn_BTD is not None, APART=apart, CENTRED=ctx.centred, DROPS=added and ctx.p > 0, SKIPS=added and survival is not None, POST=ctx.post,
             num_warps=warps,
         )  # fmt: skip
         sums_3D = over_programs(sums_P3D)
@@ -176,15 +178,16 @@ def _add_norm(
 @triton.jit
 def _add_norm_backward(
     ds, dn, s, gain, mean, scale, seed, survival, dx, dy, sums, rows, length, p, programs,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, STREAMS: tl.constexpr, NORMS: tl.constexpr,
-    APART: tl.constexpr, CENTRED: tl.constexpr, DROPS: tl.constexpr, SKIPS: tl.constexpr, POST: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, KEPT: tl.constexpr, STREAMS: tl.constexpr,
+    NORMS: tl.constexpr, APART: tl.constexpr, CENTRED: tl.constexpr, DROPS: tl.constexpr, SKIPS: tl.constexpr,
+    POST: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
     g = tl.load(gain + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    of_bias = tl.zeros([BLOCK], tl.float32)
-    of_gain = tl.zeros([BLOCK], tl.float32)
-    of_shift = tl.zeros([BLOCK], tl.float32)
+    of_bias = tl.zeros([KEPT, BLOCK], tl.float32)
+    of_gain = tl.zeros([KEPT, BLOCK], tl.float32)
+    of_shift = tl.zeros([KEPT, BLOCK], tl.float32)
     for first in range(tl.program_id(0) * ROWS, rows, programs * ROWS):
         row = first + tl.arange(0, ROWS)
         valid = (row < rows)[:, None] & inside[None, :]
@@ -202,8 +205,8 @@ def _add_norm_backward(
         if CENTRED:
             a -= tl.load(mean + row, mask=row < rows, other=0.0)[:, None]
         normal = tl.where(valid, a * factor, 0.0)
-        of_gain += tl.sum(d * normal, 0)
-        of_shift += tl.sum(d, 0)
+        of_gain += _kept_rows(d * normal, KEPT)
+        of_shift += _kept_rows(d, KEPT)
         d *= g
         out = d - normal * (tl.sum(d * normal, 1)[:, None] / WIDTH)
         if CENTRED:
@@ -219,8 +222,16 @@ def _add_norm_backward(
             out *= survives(seed, row, length, tl.load(survival))[:, None]
         if APART:
             tl.store(dy + at, out.to(dy.dtype.element_ty), mask=valid)
-        of_bias += tl.sum(out, 0)
+        of_bias += _kept_rows(out, KEPT)
     sums += tl.program_id(0) * 3 * WIDTH + column
-    tl.store(sums, of_bias, mask=inside)
-    tl.store(sums + WIDTH, of_gain, mask=inside)
-    tl.store(sums + 2 * WIDTH, of_shift, mask=inside)
+    tl.store(sums, tl.sum(of_bias, 0), mask=inside)
+    tl.store(sums + WIDTH, tl.sum(of_gain, 0), mask=inside)
+    tl.store(sums + 2 * WIDTH, tl.sum(of_shift, 0), mask=inside)
+
+
+@triton.jit
+def _kept_rows(x, KEPT: tl.constexpr):
+    """Added up to one row where a thread has all of them; else as they are."""
+    if KEPT == 1:
+        x = tl.sum(x, 0)[None, :]
+    return x

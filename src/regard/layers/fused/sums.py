@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, COLUMNS = 64, 32  # of a tile
+ROWS, COLUMNS = 128, 16  # of a tile
 
 
 def over_programs(parts: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
-"""Attention under a mask, over rows that are not long: for several sequences that share a row.
+"""Attention over rows that are not long, with a mask where several sequences share a row.
 
     o = softmax(q kᵀ / √K, where the mask allows it) v
 
-torch's kernel wants the mask as numbers to add, for every head, and passes over keys that nobody may see. Here a tile
-that is masked as a whole costs no more than a look at its mask. With P = softmax(…) and dP = dO Vᵀ the gradients are
+torch's kernel wants a mask as numbers to add, for every head, and passes over keys that nobody may see. Here a tile
+that is masked as a whole costs no more than a look at its mask. Without a mask it pays for short rows, for which the
+libraries' kernels are not made. With P = softmax(…) and dP = dO Vᵀ the gradients are
 
     dV = Pᵀ dO        dS = P ⊙ (dP − Σ dO ⊙ O)        dQ = dS K / √K        dK = dSᵀ Q / √K
 
@@ -22,39 +23,50 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LONGEST = 512  # positions
+FEWEST = 16  # queries: less than a tile is for kernels of other kinds
+LONGEST = 512  # positions, with a mask
+LONGEST_WITHOUT = 128  # from here on libraries have faster kernels
 WIDTHS = (16, 32, 64, 128)  # of a head
 
 
-def can(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor) -> bool:
-    fits = max(q_BHTK.shape[2], k_BHSK.shape[2]) <= LONGEST and q_BHTK.shape[-1] in WIDTHS
-    alike = (
-        k_BHSK.shape == v_BHSK.shape and q_BHTK.shape[:2] == k_BHSK.shape[:2] and q_BHTK.shape[-1] == k_BHSK.shape[-1]
-    )
+def can(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> bool:
+    longest = LONGEST if mask is not None else LONGEST_WITHOUT
+    positions = q_BHTK.shape[2]
+    fits = positions >= FEWEST and max(positions, k_BHSK.shape[2]) <= longest and q_BHTK.shape[-1] in WIDTHS
+    alike = k_BHSK.shape == v_BHSK.shape == (*q_BHTK.shape[:2], k_BHSK.shape[2], q_BHTK.shape[3])
     half = all(x.dtype in (torch.bfloat16, torch.float16) and x.stride(-1) == 1 for x in (q_BHTK, k_BHSK, v_BHSK))
-    return fits and alike and half and mask.dtype == torch.bool and mask.ndim == 4 and mask.shape[1] == 1
+    allowed = mask is None or (mask.dtype == torch.bool and mask.ndim == 4 and mask.shape[1] == 1)
+    return fits and alike and half and allowed
 
 
-def attend(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask_B1TS: Tensor) -> Tensor:
+def attend(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask_B1TS: Tensor | None, causal: bool = False) -> Tensor:
     """[B, H, T, K]. A query that may see nothing gets zeros."""
-    attended: Tensor = _Masked.apply(q_BHTK, k_BHSK, v_BHSK, mask_B1TS)
+    attended: Tensor = _Short.apply(q_BHTK, k_BHSK, v_BHSK, mask_B1TS, causal)
     return attended
 
 
-class _Masked(torch.autograd.Function):
+class _Short(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask_B1TS: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask_B1TS: Tensor | None, causal: bool
+    ) -> Tensor:
         rows, heads, queries, width = q_BHTK.shape
         keys = k_BHSK.shape[2]
         # Heads of a position side by side, as the product that follows wants them.
         o_BHTK = q_BHTK.new_empty(rows, queries, heads, width).transpose(1, 2)
         normaliser_BHT = torch.empty(rows, heads, queries, dtype=torch.float32, device=q_BHTK.device)
-        mask_BTS = mask_B1TS.expand(rows, 1, queries, keys)[:, 0].view(torch.uint8)
+        if mask_B1TS is not None:
+            mask_BTS = mask_B1TS.expand(rows, 1, queries, keys)[:, 0].view(torch.uint8)
+        else:
+            mask_BTS = q_BHTK[:, 0]  # something: it is not read
+        ctx.options = {
+            "WIDTH": width, "BLOCK_T": _block(queries), "BLOCK_S": _block(keys), "MASKED": mask_B1TS is not None,
+            "CAUSAL": causal, "num_warps": 4,
+        }  # fmt: skip
         _forward[(triton.cdiv(queries, _block(queries)), rows * heads)](
             q_BHTK, k_BHSK, v_BHSK, mask_BTS, o_BHTK, normaliser_BHT,
             *q_BHTK.stride()[:3], *k_BHSK.stride()[:3], *v_BHSK.stride()[:3], *o_BHTK.stride()[:3], *mask_BTS.stride(),
-            heads, queries, keys, _scale(width),
-            WIDTH=width, BLOCK_T=_block(queries), BLOCK_S=_block(keys), num_warps=4,
+            heads, queries, keys, _scale(width), **ctx.options,
         )  # fmt: skip
         ctx.save_for_backward(q_BHTK, k_BHSK, v_BHSK, mask_BTS, o_BHTK, normaliser_BHT)
         return o_BHTK
@@ -75,14 +87,13 @@ class _Masked(torch.autograd.Function):
             *q_BHTK.stride()[:3], *k_BHSK.stride()[:3], *v_BHSK.stride()[:3], *do_BHTK.stride()[:3], *mask_BTS.stride(),
             heads, queries, keys, _scale(width),
         )  # fmt: skip
-        options = {"WIDTH": width, "BLOCK_T": _block(queries), "BLOCK_S": _block(keys), "num_warps": 4}
         _of_queries[(triton.cdiv(queries, _block(queries)), rows * heads)](
-            *given, o_BHTK, dq_BHTK, *o_BHTK.stride()[:3], *dq_BHTK.stride()[:3], **options
+            *given, o_BHTK, dq_BHTK, *o_BHTK.stride()[:3], *dq_BHTK.stride()[:3], **ctx.options
         )
         _of_keys[(triton.cdiv(keys, _block(keys)), rows * heads)](
-            *given, dk_BHSK, dv_BHSK, *dk_BHSK.stride()[:3], **options
+            *given, dk_BHSK, dv_BHSK, *dk_BHSK.stride()[:3], **ctx.options
         )
-        return dq_BHTK, dk_BHSK, dv_BHSK, None
+        return dq_BHTK, dk_BHSK, dv_BHSK, None, None
 
 
 def _block(positions: int) -> int:
@@ -108,9 +119,15 @@ def _put(x, value, row, head, place, exists, of_row, of_head, of_time, WIDTH: tl
 
 
 @triton.jit
-def _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key):
-    at = row * m_row + query[:, None] * m_query + key[None, :] * m_key
-    return tl.load(mask + at, mask=(query < queries)[:, None] & (key < keys)[None, :], other=0) != 0
+def _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key, MASKED: tl.constexpr, CAUSAL: tl.constexpr):
+    """Which key each query may look at."""
+    seen = (query < queries)[:, None] & (key < keys)[None, :]
+    if MASKED:
+        at = row * m_row + query[:, None] * m_query + key[None, :] * m_key
+        seen = tl.load(mask + at, mask=seen, other=0) != 0
+    if CAUSAL:
+        seen = seen & (key[None, :] <= query[:, None])
+    return seen
 
 
 @triton.jit
@@ -118,7 +135,7 @@ def _forward(
     q, k, v, mask, o, normaliser,
     q_row, q_head, q_time, k_row, k_head, k_time, v_row, v_head, v_time, o_row, o_head, o_time, m_row, m_query, m_key,
     heads, queries, keys, scale,
-    WIDTH: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     row, head = (tl.program_id(1) // heads).to(tl.int64), tl.program_id(1) % heads
     query = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -128,7 +145,7 @@ def _forward(
     o_TK = tl.zeros([BLOCK_T, WIDTH], tl.float32)
     for start in range(0, keys, BLOCK_S):
         key = start + tl.arange(0, BLOCK_S)
-        seen = _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key)
+        seen = _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key, MASKED, CAUSAL)
         if tl.max(seen.to(tl.int32)) > 0:
             k_SK = _rows_of(k, row, head, key, key < keys, k_row, k_head, k_time, WIDTH)
             v_SK = _rows_of(v, row, head, key, key < keys, v_row, v_head, v_time, WIDTH)
@@ -149,7 +166,7 @@ def _of_queries(
     q, k, v, mask, do, normaliser, along,
     q_row, q_head, q_time, k_row, k_head, k_time, v_row, v_head, v_time, d_row, d_head, d_time, m_row, m_query, m_key,
     heads, queries, keys, scale, o, dq, o_row, o_head, o_time, dq_row, dq_head, dq_time,
-    WIDTH: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """dQ, and Σ dO ⊙ O for the other kernel."""
     row, head = (tl.program_id(1) // heads).to(tl.int64), tl.program_id(1) % heads
@@ -164,7 +181,7 @@ def _of_queries(
     dq_TK = tl.zeros([BLOCK_T, WIDTH], tl.float32)
     for start in range(0, keys, BLOCK_S):
         key = start + tl.arange(0, BLOCK_S)
-        seen = _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key)
+        seen = _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key, MASKED, CAUSAL)
         if tl.max(seen.to(tl.int32)) > 0:
             k_SK = _rows_of(k, row, head, key, key < keys, k_row, k_head, k_time, WIDTH)
             v_SK = _rows_of(v, row, head, key, key < keys, v_row, v_head, v_time, WIDTH)
@@ -180,7 +197,7 @@ def _of_keys(
     q, k, v, mask, do, normaliser, along,
     q_row, q_head, q_time, k_row, k_head, k_time, v_row, v_head, v_time, d_row, d_head, d_time, m_row, m_query, m_key,
     heads, queries, keys, scale, dk, dv, dk_row, dk_head, dk_time,
-    WIDTH: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """dK and dV."""
     row, head = (tl.program_id(1) // heads).to(tl.int64), tl.program_id(1) % heads
@@ -191,7 +208,7 @@ def _of_keys(
     dv_SK = tl.zeros([BLOCK_S, WIDTH], tl.float32)
     for start in range(0, queries, BLOCK_T):
         query = start + tl.arange(0, BLOCK_T)
-        seen = _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key)
+        seen = _seen(mask, row, query, key, queries, keys, m_row, m_query, m_key, MASKED, CAUSAL)
         if tl.max(seen.to(tl.int32)) > 0:
             of_query = tl.program_id(1) * queries + query
             q_TK = _rows_of(q, row, head, query, query < queries, q_row, q_head, q_time, WIDTH)
