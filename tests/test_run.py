@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import tomllib
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import regard
 from expect import error_of
 from regard.errors import Interrupted
 from regard.files import locked
+from regard.hardware import Hardware
 from regard.process_memory import growth_during
 from regard.run import open_run, read_recipe
 from regard.tasks.synthetic import Synthetic
@@ -388,3 +390,31 @@ def test_a_folder_that_was_moved_while_it_was_trained_is_told(tmp_path, monkeypa
     error = error_of(regard.train, "reverse", *TINY, out=tmp_path / "run")
     assert "If it was moved" in error.fix and "Nothing was saved" not in error.fix
     assert (tmp_path / "moved" / "checkpoints" / "step-2").is_dir()
+
+
+def test_a_gpu_wakes_while_data_is_prepared_and_the_curves_are_drawn_before_the_summary(tmp_path, monkeypatch):
+    seen: list[str] = []
+    prepare, summary = Synthetic.prepare, RunFolder.write_json
+
+    @contextmanager
+    def waking(hardware: Hardware) -> Iterator[None]:
+        seen.append("waking")
+        yield
+        seen.append("awake")
+
+    def write_json(self, name, content):
+        if name == "summary.json":
+            seen.append("summary")
+        summary(self, name, content)
+
+    monkeypatch.setattr(Hardware, "waking", waking)
+    monkeypatch.setattr(Synthetic, "prepare", lambda self: (seen.append("prepared"), prepare(self))[1])
+    monkeypatch.setattr(Synthetic, "draw", lambda self: (threading.Event().wait(0.05), seen.append("drawn"))[1])
+    monkeypatch.setattr(RunFolder, "write_json", write_json)
+    regard.train("reverse", *TINY, out=tmp_path / "run")
+    assert seen == ["waking", "prepared", "awake", "drawn", "summary"]
+
+
+def test_what_goes_wrong_with_a_picture_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(Synthetic, "draw", raising(OSError("no room for it")))
+    assert "no room for it" in error_of(regard.train, "reverse", *TINY, out=tmp_path / "run").why

@@ -246,7 +246,7 @@ def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
     settings, folder = task.settings, task.folder
     for remark in settings.remarks():
         console.warn(remark)
-    with compiler_ahead(task.hardware.compile):
+    with task.hardware.waking(), compiler_ahead(task.hardware.compile):
         task.prepare()
     check_room_to_train(task)
     seed_everything(settings.seed)

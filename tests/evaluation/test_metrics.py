@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from regard.data.samples import english_german
-from regard.evaluation.metrics import Score, bleu, translation_scores
+from regard.evaluation.metrics import Score, TranslationScorer, bleu, translation_scores
 
 REFERENCES = [german for _, german in english_german.pairs(60, seed=9)]
 
@@ -121,3 +121,24 @@ def test_no_interval_is_beyond_the_scale():
     lines = ["the cat sat on the mat today"] * 5 + ["a dog ran over the long green field"] * 5
     for score in translation_scores([*lines[:-1], "a dog ran over a long green field"], lines):
         assert score.interval is not None and 0 <= score.interval[0] <= score.value <= score.interval[1] <= 100
+
+
+def test_references_read_beforehand_give_what_sacrebleu_gives():
+    scores = {score.name: score for score in TranslationScorer(REFERENCES).scores(HYPOTHESES)}
+    for name, metric in {
+        "bleu": sacrebleu.BLEU(),
+        "bleu_lowercase": sacrebleu.BLEU(lowercase=True),
+        "chrf": sacrebleu.CHRF(),
+    }.items():
+        expected = metric.corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=1000)
+        assert scores[name].value == expected.score
+        assert scores[name].signature == str(metric.get_signature())
+        low, high = scores[name].interval
+        assert (low + high) / 2 == pytest.approx(expected._mean) and high - low == pytest.approx(2 * expected._ci)
+
+
+def test_a_scorer_can_be_asked_again():
+    scorer = TranslationScorer(REFERENCES)
+    first = scorer.scores(HYPOTHESES)
+    assert [score.value for score in scorer.scores(REFERENCES)] == pytest.approx([100] * 3)
+    assert scorer.scores(HYPOTHESES) == first

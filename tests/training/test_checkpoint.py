@@ -137,3 +137,25 @@ def test_weights_of_another_model_are_refused():
     model = torch.nn.Linear(2, 2)
     with pytest.raises(ValueError, match="bias"):
         load_weights(model, {"weight": torch.ones(2, 2)})
+
+
+def test_checkpoints_checked_side_by_side_keep_their_order_and_each_damaged_one_is_named(store):
+    for step in (10, 20, 30):
+        store.save(step, checkpoint(step), best=10)
+    flip_a_bit(store.folder / "step-10")
+    lose_a_file(store.folder / "step-20")
+    assert store.whole([10, 20, 30]) == [30]
+    assert ["step-10" in warning for warning in store.warnings] == [True, False]
+    assert ["step-20" in warning for warning in store.warnings] == [False, True]
+    assert store.whole([]) == []
+
+
+def test_the_mean_is_of_sums_in_double_precision_and_changes_no_file(store):
+    values = [torch.rand(50, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in range(3)]
+    for step, value in zip((10, 20, 30), values, strict=True):
+        store.save(step, Checkpoint({"w": value.float(), "d": value}, {}, {}, {}), best=30)
+    mean = store.mean([10, 20, 30])
+    exact = sum(value.float().double() for value in values) / 3
+    assert torch.equal(mean["w"], exact.float())
+    assert torch.equal(mean["d"], (sum(values) / 3).float())
+    assert store.whole([10, 20, 30]) == [10, 20, 30]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 BOOTSTRAP_SAMPLES = 1000
-TRANSLATION_METRICS: dict[str, Callable[[], Any]] = {
+TRANSLATION_METRICS: dict[str, Callable[..., Any]] = {
     "bleu": BLEU,
-    "bleu_lowercase": lambda: BLEU(lowercase=True),
+    "bleu_lowercase": partial(BLEU, lowercase=True),
     "chrf": CHRF,
 }
 
@@ -46,21 +48,37 @@ class Evaluation:
         return {score.name: score.value for score in self.scores}
 
 
+class TranslationScorer:
+    """BLEU cased and lower-cased (13a), and chrF, against references that are read while translations are made."""
+
+    def __init__(self, references: Sequence[str]):
+        self.references = list(references)
+        pool = ThreadPoolExecutor(1)
+        self._metrics = pool.submit(self._read)
+        pool.shutdown(wait=False)
+
+    def _read(self) -> dict[str, Any]:
+        """Without references sacreBLEU has nothing to read."""
+        given = {"references": [self.references]} if self.references else {}
+        return {name: make(**given) for name, make in TRANSLATION_METRICS.items()}
+
+    def scores(self, hypotheses: Sequence[str], bootstrap: bool = True) -> list[Score]:
+        scores = []
+        for name, metric in self._metrics.result().items():
+            # One sentence cannot be resampled.
+            samples = BOOTSTRAP_SAMPLES if bootstrap and len(hypotheses) > 1 else 1
+            try:
+                result = metric.corpus_score(list(hypotheses), None, n_bootstrap=samples)
+                interval = _around(result._mean, result._ci) if samples > 1 else None
+            except TypeError:  # sacreBLEU cannot average when some samples score nothing at all
+                metric = TRANSLATION_METRICS[name]()
+                result, interval = metric.corpus_score(list(hypotheses), [self.references]), None
+            scores.append(Score(name, float(result.score), interval, str(metric.get_signature())))
+        return scores
+
+
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str], bootstrap: bool = True) -> list[Score]:
-    """BLEU cased and lower-cased (13a), and chrF."""
-    scores = []
-    for name, make in TRANSLATION_METRICS.items():
-        metric = make()
-        # One sentence cannot be resampled.
-        samples = BOOTSTRAP_SAMPLES if bootstrap and len(hypotheses) > 1 else 1
-        try:
-            result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=samples)
-            interval = _around(result._mean, result._ci) if samples > 1 else None
-        except TypeError:  # sacreBLEU cannot average when some samples score nothing at all
-            metric = make()
-            result, interval = metric.corpus_score(list(hypotheses), [list(references)]), None
-        scores.append(Score(name, float(result.score), interval, str(metric.get_signature())))
-    return scores
+    return TranslationScorer(references).scores(hypotheses, bootstrap)
 
 
 def _around(mean: float, half_width: float) -> tuple[float, float]:

@@ -240,7 +240,7 @@ class Translate(Task[TranslateSettings]):
         A line that is blank on a side is scored as it stands, as sacreBLEU does with files. A bad one that is skipped
         has a blank line among the translations, and no score.
         """
-        from regard.evaluation.metrics import Evaluation, translation_scores
+        from regard.evaluation.metrics import Evaluation, TranslationScorer
 
         lines = list(pairs.lines())
         scored = [pair for pair in lines if pair is not None]
@@ -249,6 +249,7 @@ class Translate(Task[TranslateSettings]):
             console.warn(f"{blank:,} of {len(lines):,} pairs have a blank side. They are scored as they stand.")
         if skipped:
             console.warn(f'{skipped:,} of {len(lines):,} lines are left out of the score: data.bad_lines = "skip".')
+        scorer = TranslationScorer([target for _, target in scored])
         long = replace(self.long_sources(translator), advice="")  # scores are of lines as they are
         with console.progress(len(lines), "translating") as show:
             best = translator.translate(
@@ -260,7 +261,7 @@ class Translate(Task[TranslateSettings]):
         long.warn()
         outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in best]
         hypotheses = [output for output, pair in zip(outputs, lines, strict=True) if pair is not None]
-        scores = translation_scores(hypotheses, [target for _, target in scored])
+        scores = scorer.scores(hypotheses)
         details = {"lines": len(lines), "blank": blank, "left_out": skipped}
         return Evaluation(scores, len(scored), "sentences", outputs, details)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from regard.training.tensors import map_tensors, save_tensors
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
 TENSORS = {"model.safetensors", "optimizer.safetensors", "average.safetensors"}
+CHECKED_AT_ONCE = 8
 REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -110,10 +111,16 @@ class Checkpoints:
         return whole
 
     def is_whole(self, step: int) -> bool:
-        problem = self.problem(step)
-        if problem is not None:
-            self.warn(f"The checkpoint '{self._path(step)}' is damaged ({problem}). It is left out.")
-        return problem is None
+        return self.whole([step]) == [step]
+
+    def whole(self, steps: Sequence[int]) -> list[int]:
+        """Those of these steps whose checkpoints are whole, checked side by side; each other is named in a warning."""
+        with ThreadPoolExecutor(CHECKED_AT_ONCE) as pool:
+            problems = dict(zip(steps, pool.map(self.problem, steps), strict=True))
+        for step, problem in problems.items():
+            if problem is not None:
+                self.warn(f"The checkpoint '{self._path(step)}' is damaged ({problem}). It is left out.")
+        return [step for step, problem in problems.items() if problem is None]
 
     def problem(self, step: int) -> str | None:
         """What is wrong with a checkpoint; None if every file is what was written."""
@@ -147,8 +154,8 @@ class Checkpoints:
         total: dict[str, Tensor] = {}
         for step in steps:
             for name, tensor in load_file(self._path(step) / "model.safetensors").items():
-                total[name] = total[name] + tensor.double() if name in total else tensor.double()
-        return {name: (tensor / len(steps)).float() for name, tensor in total.items()}
+                total[name] = total[name].add_(tensor) if name in total else tensor.to(torch.float64, copy=True)
+        return {name: tensor.div_(len(steps)).float() for name, tensor in total.items()}
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step}"

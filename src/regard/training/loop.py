@@ -222,7 +222,7 @@ class Trainer:
         if settings.average_checkpoints:
             # The regular ones and the last: the same, however often the run was stopped in between.
             chosen = {*self.checkpoints.regular_steps(), self.progress.step} & set(self.checkpoints.steps())
-            steps = [step for step in sorted(chosen) if self.checkpoints.is_whole(step)]
+            steps = self.checkpoints.whole(sorted(chosen))
             return self.checkpoints.mean(steps[-settings.average_checkpoints :]) if steps else weights_of(self.model)
         best = self.progress.best_step
         if best not in (0, self.progress.step):
