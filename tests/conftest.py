@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 gc.disable()  # until all is imported, of which nothing is garbage
+imports_are_frozen: dict[str, int] = {}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -33,18 +35,26 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     console.be_quiet(True)
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def imports_are_no_garbage() -> None:
     """Every training collects garbage several times. To go over all that was imported takes longer than to train."""
-    gc.enable()
-    gc.collect()
-    gc.freeze()
+    if (imported := len(sys.modules)) != imports_are_frozen.get("modules"):
+        imports_are_frozen["modules"] = imported
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing them takes four times as long as a tiny training; the tests of them do."""
     monkeypatch.setattr(Task, "draw", lambda task: None)
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test cuts the power; what a disk may do is tried in forks, which do wait."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ SETTINGS = [
     "training.tokens_per_batch=1024",
     "training.validate_every=20",
     "training.validate_bleu=false",
+    "decoding.max_ratio=0.1",
     "training.save_every=5",
     "training.keep_checkpoints=5",
 ]

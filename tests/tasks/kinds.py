@@ -57,6 +57,7 @@ KINDS = {
             "data.max_length=64",
             "tokenizer.dropout=0.1",
             "decoding.beam=1",
+            "decoding.max_ratio=0.5",
         ],
         "corpus",
         "train.en",

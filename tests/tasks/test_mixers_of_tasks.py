@@ -94,6 +94,7 @@ def test_a_run_that_is_stopped_and_resumed_gives_the_same_weights(mixer, cross, 
         *of_length(3),
         "training.validate_bleu=false",
         "decoding.beam=1",
+        "decoding.max_ratio=0.1",
     ]
     whole = regard.train(str(tiny_recipe), *changes, "training.steps=6", out=tmp_path / "whole")
     regard.train(str(tiny_recipe), *changes, out=tmp_path / "parts")

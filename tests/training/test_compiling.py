@@ -1,12 +1,11 @@
 """Whether to compile follows from the work ahead; compiled code is kept; the compiler is loaded in good time."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command import regard
 from regard.hardware import COMPILING, Hardware
 from regard.run import read_recipe
 from regard.settings import SystemSettings
@@ -75,7 +74,7 @@ def test_without_a_cache_folder_it_is_where_torch_keeps_it(no_folder, tmp_path):
     assert KEPT not in os.environ
 
 
-def test_the_compiler_is_loaded_while_other_work_is_done(tmp_path):
+def test_the_compiler_is_loaded_while_other_work_is_done(no_folder):
     """In another process, which has not loaded it yet; no random number is drawn."""
     program = (
         "import sys, torch\n"
@@ -86,11 +85,7 @@ def test_the_compiler_is_loaded_while_other_work_is_done(tmp_path):
         "with compiler_ahead(True): pass\n"
         "print(name in sys.modules, torch.equal(torch.get_rng_state(), state))\n"
     )
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    found = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    ).stdout
-    assert found.splitlines() == ["False", "True True"]
+    assert regard("--version", before=program).stdout.splitlines()[:2] == ["False", "True True"]
 
 
 def test_an_error_in_the_other_work_is_not_lost(no_folder, monkeypatch):

@@ -184,6 +184,7 @@ def test_a_training_tells_it_and_a_resumed_one_again(tiny_recipe, tmp_path, monk
     options = [
         "training.validate_bleu=false",
         "decoding.beam=1",
+        "decoding.max_ratio=0.1",
         "training.validate_every=20",
         "training.save_every=20",
     ]
