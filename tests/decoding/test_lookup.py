@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 import torch
@@ -112,7 +113,7 @@ def test_a_full_context_may_cut_a_guess(model, context):
 def test_the_end_may_lie_inside_a_guess(model):
     (row,) = write(model, [[5, 6, 7]], lookup=7)
     # A token that was guessed, with another after it in the same pass.
-    inside = [here.token for here, after in zip(row, row[1:], strict=False) if here.same_pass and after.same_pass]
+    inside = [here.token for here, after in pairwise(row) if here.same_pass and after.same_pass]
     assert inside
     for end in set(inside):
         expected = tokens([row])[0]
@@ -130,7 +131,7 @@ def test_the_most_tokens_may_be_reached_inside_a_guess(model):
 def test_whoever_has_enough_inside_a_guess_gets_no_more(model):
     settings = GenerationSettings(max_tokens=50, lookup=7)
     (row,) = write(model, [[5, 6, 7]], lookup=7)
-    last = next(place for place, (here, after) in enumerate(zip(row, row[1:], strict=False)) if after.same_pass)
+    last = next(place for place, (_, after) in enumerate(pairwise(row)) if after.same_pass)
     seen: list[int] = []
 
     def enough(row: int) -> bool:
@@ -144,7 +145,8 @@ def test_whoever_has_enough_inside_a_guess_gets_no_more(model):
 
 
 def test_probabilities_and_candidates_are_those_of_greedy_decoding(model):
-    for plain, found in zip(write(model, random_prompts(4), top=3), write(model, random_prompts(4), top=3, lookup=5)):
+    prompts = random_prompts(4)
+    for plain, found in zip(write(model, prompts, top=3), write(model, prompts, top=3, lookup=5), strict=True):
         assert [w.token for w in found] == [w.token for w in plain]
         assert [w.probability for w in found] == pytest.approx([w.probability for w in plain], abs=1e-5)
         assert [[t for t, _ in w.candidates] for w in found] == [[t for t, _ in w.candidates] for w in plain]
