@@ -9,9 +9,12 @@ import pytest
 import torch
 
 import regard
+from regard.decoding.engine import Engine
 from regard.decoding.engines import Engines
 from regard.decoding.generate import GeneratedToken, generate
+from regard.decoding.hypothesis import Request
 from regard.decoding.lookup import COMPARED, Lookup
+from regard.decoding.sampling import OPEN
 from regard.errors import UsageError
 from regard.models.causal import Causal
 from regard.recipes import resolve
@@ -185,6 +188,30 @@ def test_a_pass_is_one_call_of_the_model_and_comes_out_at_once(model):
     assert len(found) == 50
 
 
+def test_a_pass_with_nobody_in_the_slot_leaves_all_as_it_is(model):
+    """On a GPU, passes are run before the first text enters, and after the last has left."""
+    engines = Engines(model)
+    settings = GenerationSettings(max_tokens=30, lookup=7)
+    with torch.inference_mode():
+        search = Lookup(CONTEXT + 1, WORDS, settings)
+        engine = Engine(engines.rows(1, 1, CONTEXT, CONTEXT, at_once=8), search, 1, engines.device)
+        for _ in range(3):
+            engine.step()
+        assert search.report_BX[0, OPEN] == 0
+        assert (search.report_BX[0, 1::2] == -1).all()
+        assert search.tokens_N.tolist() == [0] * 8
+    request = Request(0, [5, 6], 7, 30)
+    found: list[float] = []
+    for step in engine.run([request]):
+        told = step.report_BX[0, 1::2]
+        found += told[told >= 0].tolist()
+        if step.done:
+            with torch.inference_mode():
+                engine.step()
+                assert (search.report_BX[0, 1::2] == -1).all()
+    assert [found] == tokens(write(model, [[5, 6, 7]], max_tokens=30))
+
+
 def guessed(text: Sequence[int], lookup: int) -> list[int]:
     """What would be fed after this text, by the definition."""
     for compared in range(min(COMPARED, len(text) - 1), 0, -1):
@@ -204,10 +231,7 @@ def test_what_is_guessed_followed_the_longest_match(words):
     for length in (1, 2, 3, 7, 20, 39):
         for _ in range(10):
             text = torch.randint(0, words, (length,), generator=numbers).tolist()
-            search.text_X.fill_(-1)
-            search.text_X[COMPARED : COMPARED + length] = torch.tensor(text)
-            search.length_1.fill_(length)
-            search._guess()
+            search.enter(torch.tensor([0]), [Request(0, text[:-1], text[-1], 5)])
             assert search.tokens_N.tolist() == guessed(text, 5)
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,21 +48,24 @@ class Lookup(Draws):
         self.tokens_N = torch.zeros(at_once, dtype=torch.long, device=device)
         self.offset_A = torch.arange(at_once, device=device)
         self.by_B = torch.zeros_like(self.step_B)
-        # The text from `COMPARED` on, with room for what a pass writes; nothing is like what lies before it.
-        self.text_X = torch.full((COMPARED + length + at_once,), -1, device=device)
+        # Before the text lies what no token is like; behind it is room for what a pass writes. A pass with nobody in the
+        # slot must find some token too.
+        self.padded_X = torch.zeros(COMPARED + length + at_once, dtype=torch.long, device=device)
+        self.padded_X[:COMPARED] = -1
+        self.text_L = self.padded_X[COMPARED:]
         self.length_1 = torch.ones(1, dtype=torch.long, device=device)
         self.place_P = torch.arange(length + 1, device=device)
-        self.nearness_M = torch.arange(1, COMPARED + 1, device=device)
+        self.back_M = torch.arange(COMPARED, device=device)
+        self.nearness_M = self.back_M + 1
+        self.copied_A = self.offset_A - 1
         # Whether the slot is open, and then of every token what `Draws` tells of one; −1 for one that is not written.
         self.report_BX = torch.zeros(1, 1 + at_once * (self.report_BX.shape[1] - 1), device=device)
 
     def enter(self, slots_X: Tensor, requests: Sequence[Request]) -> None:
         super().enter(slots_X, requests)
         (request,) = requests
-        text = np.full(len(self.text_X), -1)
         known = [*request.reads, request.first]
-        text[COMPARED : COMPARED + len(known)] = known
-        self.text_X.copy_(upload(text, self.device))
+        self.text_L[: len(known)].copy_(upload(known, self.device))
         self.length_1.fill_(len(known))
         self._guess()
 
@@ -78,7 +80,7 @@ class Lookup(Draws):
         if self.penalty != 1.0:
             self.seen_BW.scatter_(1, torch.where(written_A, chosen_A, self.tokens_N[:1])[None], True)
         # What is not written lies behind the end of the text, until something else is.
-        self.text_X[COMPARED + self.length_1 + self.offset_A] = chosen_A
+        self.text_L[self.length_1 + self.offset_A] = chosen_A
         self.length_1.add_(count_1)
         self.step_B.add_(count_1)
         ended_1 = (written_A & (chosen_A == self.end)).any(0, keepdim=True)
@@ -92,15 +94,14 @@ class Lookup(Draws):
 
     def _guess(self) -> None:
         """What is fed next: the newest token, and what followed where the text was last as it is now."""
-        before_PM = self.text_X[: len(self.place_P) + COMPARED - 1].unfold(0, COMPARED, 1)
-        now_M = self.text_X[self.length_1 + self.nearness_M - 1]
+        before_PM = self.padded_X[: len(self.place_P) + COMPARED - 1].unfold(0, COMPARED, 1)
+        now_M = self.padded_X[self.length_1 + self.back_M]
         # How near the nearest token is that differs: 0 if all are the same, `COMPARED` if already the newest differs.
         differs_P = ((before_PM != now_M) * self.nearness_M).amax(1)
         worth_P = self.place_P - differs_P * len(self.place_P)  # the longest match, and of several the last
         place_1 = worth_P.masked_fill(self.place_P >= self.length_1, -len(worth_P) * (COMPARED + 1)).argmax(0, True)
         # What is copied ends where the text does, and then begins again; just before it is the newest token.
-        copied_A = place_1 + (self.offset_A - 1) % (self.length_1 - place_1)
-        self.tokens_N.copy_(self.text_X[COMPARED + copied_A])
+        self.tokens_N.copy_(self.text_L[place_1 + self.copied_A % (self.length_1 - place_1)])
 
     def _seen(self) -> Tensor:
         """What counts as written after each of the tokens that are fed: [A, W]."""
