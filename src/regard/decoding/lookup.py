@@ -48,8 +48,8 @@ class Lookup(Draws):
         self.tokens_N = torch.zeros(at_once, dtype=torch.long, device=device)
         self.offset_A = torch.arange(at_once, device=device)
         self.by_B = torch.zeros_like(self.step_B)
-        # Before the text lies what no token is like; behind it is room for what a pass writes. A pass with nobody in the
-        # slot must find some token too.
+        # Before the text lies what no token is like; behind it is room for what a pass writes. Zeros, because a pass
+        # with nobody in the slot feeds something too.
         self.padded_X = torch.zeros(COMPARED + length + at_once, dtype=torch.long, device=device)
         self.padded_X[:COMPARED] = -1
         self.text_L = self.padded_X[COMPARED:]
