@@ -46,6 +46,16 @@ def test_generate_as_json_gives_one_object_a_sample(language):
         assert "".join(step["token"] for step in each["tokens"]) == each["text"]
 
 
+def test_generate_with_lookup_prints_the_same_text_and_how_many_tokens_a_pass_gave(language):
+    options = ["--prompt", "The dog sleeps. The dog", "--max-tokens", "60", "--temperature", "0"]
+    plain = regard("generate", language.folder.path, *options)
+    quick = regard("generate", language.folder.path, *options, "--lookup", "7")
+    assert quick.stdout == plain.stdout
+    assert "in a pass" not in plain.stderr
+    average = float(quick.stderr.split("Tokens written in a pass, on average: ")[1].split()[0].rstrip("."))
+    assert 1.2 < average <= 8
+
+
 def test_generate_shows_the_candidates_of_every_step(language):
     options = ["--prompt", "The", "--max-tokens", "4", "--top", "3", "--temperature", "0"]
     lines = regard("generate", language.folder.path, *options).stdout.splitlines()
@@ -140,6 +150,12 @@ MISTAKES = {
     "negative temperature": ("generate {language} --prompt a --temperature -1", ("--temperature -1", "Use 0"), 2),
     "top-k at temperature 0": ("generate {language} --temperature 0 --top-k 3", ("--top-k has no effect",), 2),
     "candidates of many samples": ("generate {language} --top 3 --samples 2", ("--top 3", "--samples 1"), 2),
+    "lookup at a temperature": (
+        "generate {language} --prompt a --lookup 4 --temperature 0.8",
+        ("lookup = 4", "temperature = 0.8", "Use temperature 0"),
+        2,
+    ),
+    "lookup of several texts at once": ("generate {language} --temperature 0 --lookup 4 --slots 2", ("slots = 2",), 2),
     "top-p of nothing": ("generate {language} --prompt a --top-p 0", ("top_p", "greater than 0"), 2),
     "fill without a mask": ("fill {masked} hello", ("no [MASK]",), 2),
     "missing text": ("train shakespeare-cpu --out new", ("input.txt' is missing", "--data DIR"), 1),

@@ -66,6 +66,31 @@ def test_texts_that_enter_at_different_times_read_as_if_alone(family, device):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.inference_mode()
+def test_positions_fed_at_once_read_as_one_by_one_whatever_was_guessed_before(family, device):
+    model = Causal(CausalModel(**SHAPE | family), WORDS).eval().to(device)
+    texts = torch.randint(0, WORDS, (2, LENGTH), device=device)
+    whole, at_once = model(texts), 4
+    state = model.trunk.start_slots(2, LENGTH, at_once)
+    at = torch.tensor([3, 9], device=device)
+    state.places.enter(torch.tensor([0, 1], device=device), at)
+    read = torch.nn.functional.pad(texts[:, :9], (0, 3), value=7)
+    model.trunk.enter(read, at, torch.tensor([0, 1], device=device), state)
+    for right in [(4, 1), (1, 3), (2, 0), (3, 4), (4, 2), (1, 1), (4, 4), (2, 0)]:
+        # So many are the next of the text, the others are wrong; at last there are fewer positions left than are fed.
+        fed = torch.randint(0, WORDS, (2, at_once), device=device)
+        for slot, count in enumerate(right):
+            fed[slot, :count] = texts[slot, at[slot] : at[slot] + count]
+        logits = model.step(fed.flatten(), state).view(2, at_once, -1)
+        for slot, count in enumerate(right):
+            close(logits[slot, :count], whole[slot, at[slot] : at[slot] + count])
+        by_B = torch.tensor(right, device=device)
+        state.places.advance(by_B, None)
+        at += by_B
+    assert at.tolist() == [LENGTH, LENGTH]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
 def test_beams_that_take_over_others_read_their_own_lineage(family, device):
     model = Seq2Seq(TranslationModel(**SHAPE | family), WORDS, WORDS).eval().to(device)
     sources = torch.randint(3, WORDS, (2, 7), device=device)
@@ -117,6 +142,31 @@ def test_the_kernels_are_the_formula(beams, monkeypatch):
         from_BK = torch.randint(0, beams, (4, beams), device="cuda")
         for each in places:
             each.advance(torch.tensor([True, False, True, True], device="cuda"), from_BK if beams > 1 else None)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("window", [300, 37])
+@pytest.mark.parametrize("groups", [2, 4])
+@torch.inference_mode()
+def test_the_kernels_are_the_formula_for_positions_fed_at_once(groups, window, monkeypatch):
+    from regard.layers import slots
+    from regard.layers.attention import Attention
+
+    attention = Attention(TranslationModel(**SHAPE, key_value_heads=groups), causal=True).cuda()
+    places = [slots.Places(3, 1, 300, torch.device("cuda"), at_once=5) for _ in range(2)]
+    fast, plain = (slots.KeySlots(attention, each, window, torch.zeros(1, device="cuda")) for each in places)
+    for _ in range(80):
+        q = torch.randn(15, 4, 1, 12, device="cuda")
+        k, v = torch.randn(2, 15, groups, 1, 12, device="cuda")
+        found = fast.attend(q, k, v)
+        with monkeypatch.context() as patched:
+            patched.setattr(slots, "slot_kernel", lambda like: None)
+            expected = plain.attend(q, k, v)
+        torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
+        assert torch.equal(fast.keys_BGEK, plain.keys_BGEK) and torch.equal(fast.values_BGEV, plain.values_BGEV)
+        by_B = torch.randint(0, 6, (3,), device="cuda").clamp(max=int(295 - places[0].positions_N.max()))
+        for each in places:
+            each.advance(by_B, None)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

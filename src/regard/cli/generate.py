@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +42,10 @@ def generate(
         float | None, typer.Option(help="Above 1: tokens already written become less likely.")
     ] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
+    lookup: Annotated[
+        int | None,
+        typer.Option(help="At temperature 0: guess this many tokens at once from what the text repeats; same text."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another text, or other images.")] = 1,
     samples: Annotated[
         int | None,
@@ -81,6 +86,7 @@ def generate(
         "--min-p": min_p,
         "--repetition-penalty": repetition_penalty,
         "--stop": stop or None,
+        "--lookup": lookup,
         "--top": top or None,
         "--modes": modes,
     }
@@ -94,6 +100,7 @@ def generate(
         "int8": int8 or None,
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
+        "lookup": lookup,
     }
     decoding = {name: value for name, value in given.items() if value is not None}
     _check_sampling(decoding)
@@ -163,12 +170,29 @@ def _write_texts(
         error = run.distil(modes)
         console.say(f"Exponentials for each filter: {modes}. Filters are off by {error:.2%} in the worst layer.")
     pieces = run.generate_pieces([prompt], samples=samples, stop=stop, seed=seed, top=top, **decoding)
+    passes = _Passes(pieces)
     if as_json:
-        _as_json(prompt, samples, pieces)
+        _as_json(prompt, samples, passes)
     elif top:
-        _as_candidates(pieces)
+        _as_candidates(passes)
     else:
-        _as_text(prompt, samples, pieces)
+        _as_text(prompt, samples, passes)
+    if decoding.get("lookup", run.settings.decoding.lookup) and passes.count:
+        console.say(f"Tokens written in a pass, on average: {passes.tokens / passes.count:.2f}.")
+
+
+class _Passes:
+    """The same pieces; counts their tokens, and how often the model was asked for them."""
+
+    def __init__(self, pieces: Iterable[Piece]):
+        self.pieces, self.tokens, self.count = pieces, 0, 0
+
+    def __iter__(self) -> Iterator[Piece]:
+        for piece in self.pieces:
+            if piece.token:
+                self.tokens += 1
+                self.count += not piece.same_pass
+            yield piece
 
 
 def _as_text(prompt: str, samples: int, pieces: Any) -> None:

@@ -48,6 +48,7 @@ class Beams:
         self.never = torch.tensor(sorted(never), device=device, dtype=torch.long)
         self.tokens_N = torch.zeros(slots * beams, dtype=torch.long, device=device)
         self.open_B = torch.zeros(slots, dtype=torch.bool, device=device)
+        self.by_B = self.open_B  # one position each step
         self.step_B = torch.zeros(slots, dtype=torch.long, device=device)
         self.limit_B = torch.ones(slots, dtype=torch.long, device=device)
         self.scores_BK = torch.zeros(slots, beams, device=device)

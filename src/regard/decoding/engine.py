@@ -33,6 +33,7 @@ class Search(Protocol):
 
     tokens_N: Tensor  # to be fed next
     open_B: Tensor  # which slots go on
+    by_B: Tensor  # and by how many positions
     report_BX: Tensor  # what the program is told after each step; first, whether the slot is open
 
     def enter(self, slots_X: Tensor, requests: Sequence[Request]) -> None: ...
@@ -51,7 +52,7 @@ class Rows(Protocol):
         """Read the beginnings; what is left for the search to begin with."""
 
     def step(self, tokens_N: Tensor) -> Tensor: ...
-    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None: ...
+    def advance(self, by_B: Tensor, from_BK: Tensor | None) -> None: ...
     def before_step(self, texts: Sequence[Request | None]) -> None:
         """Told which slots are in use."""
 
@@ -68,7 +69,6 @@ class SlotRows:
         """`most`: positions that the model has. `fixed`: no shape depends on how far the texts are."""
         self.model, self.state, self.most, self.device = model, state, most, device
         self.looks_short = not fixed and device.type != "cuda"  # where a kernel goes over each text's own length
-        self.positions = np.zeros(state.places.slots, np.int64)
         self.slots = state.places.slots
         self.readers: dict[int, _Reader] = {}
 
@@ -88,21 +88,21 @@ class SlotRows:
         if length not in self.readers:
             self.readers[length] = _Reader(self.model, self.state, told_XT, self.device)
         self.readers[length].read(told_XT)
-        self.positions[list(slots)] = told_XT[: len(requests), 1] if isinstance(self.model, Causal) else 0
         return requests
 
     def step(self, tokens_N: Tensor) -> Tensor:
         return self.model.step(tokens_N, self.state)
 
-    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
-        self.state.places.advance(open_B, from_BK)
+    def advance(self, by_B: Tensor, from_BK: Tensor | None) -> None:
+        self.state.places.advance(by_B, from_BK)
 
     def before_step(self, texts: Sequence[Request | None]) -> None:
         if self.looks_short:
-            used = np.array([text is not None for text in texts])
-            furthest = int(self.positions.max(initial=0, where=used)) + 1
-            self.state.places.reach = min(-(-furthest // 16) * 16, self.state.places.length)
-            self.positions += used
+            places = self.state.places
+            used_B1 = np.array([[text is not None] for text in texts])
+            positions_BX = places.positions_N.view(self.slots, -1).numpy(force=True)
+            furthest = int(positions_BX.max(initial=0, where=used_B1)) + 1
+            places.reach = min(-(-furthest // 16) * 16, places.held)
 
 
 class _Reader:
@@ -170,7 +170,7 @@ class WaveRows:
     def step(self, tokens_N: Tensor) -> Tensor:
         return self.model.step(tokens_N, self.state)
 
-    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
+    def advance(self, by_B: Tensor, from_BK: Tensor | None) -> None:
         if from_BK is not None:
             first_B1 = torch.arange(self.slots, device=from_BK.device)[:, None] * self.beams
             self.state.select((first_B1 + from_BK).flatten())
@@ -224,7 +224,7 @@ class Engine:
 
     def _step(self) -> None:
         from_BK = self.search.advance(self.rows.step(self.search.tokens_N))
-        self.rows.advance(self.search.open_B, from_BK)
+        self.rows.advance(self.search.by_B, from_BK)
 
     @torch.inference_mode()
     def run(self, requests: Iterable[Request]) -> Iterator[Step]:

@@ -81,15 +81,26 @@ class Engines:
             torch.cuda.empty_cache()
 
     def rows(
-        self, slots: int, beams: int, length: int, most: int, source_length: int = 0, fixed: bool = False
+        self,
+        slots: int,
+        beams: int,
+        length: int,
+        most: int,
+        source_length: int = 0,
+        fixed: bool = False,
+        at_once: int = 1,
     ) -> SlotRows | WaveRows:
-        """Rows for texts of up to `length` tokens, of a model with `most` positions; `fixed`: of one shape for all."""
+        """Rows for texts of up to `length` tokens, of a model with `most` positions; `fixed`: of one shape for all.
+
+        `at_once`: how many successive tokens of each text are fed in a step.
+        """
         if not self.has_slots:
+            assert at_once == 1
             return WaveRows(self.model, slots, beams, length, self.device)
         if isinstance(self.model, Seq2Seq):
             state = self.model.start_slots(slots, beams, length, source_length)
         else:
-            state = self.model.trunk.start_slots(slots, length)
+            state = self.model.trunk.start_slots(slots, length, at_once)
         return SlotRows(self.model, state, most, self.device, fixed)
 
     @property

@@ -3,12 +3,14 @@
 All of a prompt but its last token is read at once when it enters a slot; the last one is fed like any other. So a text
 does not depend on which others are written beside it. When a text is as long as the model's context, the older half
 is forgotten and the rest enters again.
+
+With `lookup`, texts are written one after the other, in passes of one or more tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +18,8 @@ import torch
 from regard.decoding.engine import Engine, in_classes
 from regard.decoding.engines import Engines
 from regard.decoding.hypothesis import Request
-from regard.decoding.sampling import CANDIDATES, PROBABILITY, TOKEN, Draws
+from regard.decoding.lookup import Lookup
+from regard.decoding.sampling import TOKEN, Draws
 from regard.models.causal import Causal
 from regard.settings import GenerationSettings
 
@@ -28,6 +31,7 @@ class GeneratedToken(NamedTuple):
     token: int
     probability: float
     candidates: list[tuple[int, float]]
+    same_pass: bool = False  # the model gave it together with the one before
 
 
 def generate(
@@ -73,35 +77,47 @@ def generate(
                 if request.skipped:
                     request.skipped -= 1
                     continue
-                text, told = texts[request.number], report[slot]
-                token = int(told[TOKEN])
-                text.add(token)
-                yield GeneratedToken(text.row, token, told[PROBABILITY], _candidates(told) if top else [])
-                if text.written == settings.max_tokens or token == end or finished(text.row):
-                    engine.leave(slot)
-                elif slot in step.done:  # the context is full
-                    engine.waiting.appendleft(text.stay())
+                text = texts[request.number]
+                for written in _told(text.row, report[slot], settings.lookup):
+                    text.add(written.token)
+                    yield written
+                    if text.written == settings.max_tokens or written.token == end or finished(text.row):
+                        engine.leave(slot)
+                        break
+                else:
+                    if slot in step.done:  # the context is full
+                        engine.waiting.appendleft(text.stay())
 
 
 def _engine(
     engines: Engines, texts: int, length: int, settings: GenerationSettings, end: int, never: Sequence[int], top: int
 ) -> Engine:
-    slots = settings.slots or engines.slots(texts, 1, length)
+    slots = settings.slots or (1 if settings.lookup else engines.slots(texts, 1, length))
     words = engines.source.to_logits.weight.shape[0]
+    chosen: dict[str, Any] = {"end": end, "never": never, "top": top, "device": engines.device}
 
     def make() -> Engine:
-        search = Draws(slots, length + 1, words, settings, end=end, never=never, top=top, device=engines.device)
-        return Engine(engines.rows(slots, 1, length, length, fixed=settings.slots > 0), search, slots, engines.device)
+        if settings.lookup:
+            search: Draws = Lookup(length + 1, words, settings, **chosen)
+        else:
+            search = Draws(slots, length + 1, words, settings, **chosen)
+        rows = engines.rows(slots, 1, length, length, fixed=settings.slots > 0, at_once=1 + settings.lookup)
+        return Engine(rows, search, slots, engines.device)
 
     drawing = settings.model_copy(update={"max_tokens": 1})
     return engines.get(("generate", drawing, length, end, tuple(never), top, slots), make)
 
 
-def _candidates(told: list[float]) -> list[tuple[int, float]]:
-    """What might have been drawn, the likeliest first."""
-    tokens_and_p = told[CANDIDATES:]
-    count = len(tokens_and_p) // 2
-    return [(int(t), p) for t, p in zip(tokens_and_p[:count], tokens_and_p[count:], strict=True) if p > 0]
+def _told(row: int, told: list[float], lookup: int) -> Iterator[GeneratedToken]:
+    """The tokens that a step has written, with what might have been drawn instead, the likeliest first."""
+    size = (len(told) - TOKEN) // (1 + lookup)
+    for start in range(TOKEN, len(told), size):
+        token, probability, *tokens_and_p = told[start : start + size]
+        if token < 0:
+            return
+        count = len(tokens_and_p) // 2
+        named = zip(tokens_and_p[:count], tokens_and_p[count:], strict=True)
+        yield GeneratedToken(row, int(token), probability, [(int(t), p) for t, p in named if p > 0], start > TOKEN)
 
 
 class _Text:

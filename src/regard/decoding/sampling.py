@@ -75,6 +75,7 @@ class Draws:
         self.never = torch.tensor(sorted(never), device=device, dtype=torch.long)
         self.tokens_N = torch.zeros(slots, dtype=torch.long, device=device)
         self.open_B = torch.zeros(slots, dtype=torch.bool, device=device)
+        self.by_B = self.open_B  # one position each step
         self.step_B = torch.zeros(slots, dtype=torch.long, device=device)
         self.limit_B = torch.ones(slots, dtype=torch.long, device=device)
         self.uniform_BL = torch.zeros(slots, length + 1, device=device)  # a column to spare, for slots that are done
@@ -106,7 +107,7 @@ class Draws:
         """One token further."""
         step_B1 = self.step_B[:, None]
         forced_B = self.forced_BL.gather(1, step_B1)[:, 0]
-        p_BW, tokens_BW = self._probabilities(logits_NW.float())
+        p_BW, tokens_BW = self._probabilities(logits_NW.float(), self.seen_BW)
         if self.settings.temperature == 0:
             drawn_B, p_B = tokens_BW[:, 0], p_BW[:, 0]
         else:
@@ -120,20 +121,23 @@ class Draws:
         self.open_B.logical_and_(((token_B != self.end) | is_forced_B) & (self.step_B < self.limit_B))
         told = [self.open_B, token_B, torch.where(is_forced_B, 1.0, p_B)]
         self.report_BX[:, :CANDIDATES] = torch.stack([x.float() for x in told], dim=1)
+        self._name_candidates(self.report_BX[:, CANDIDATES:], p_BW, tokens_BW)
+
+    def _name_candidates(self, told_NX: Tensor, p_NW: Tensor, tokens_NW: Tensor) -> None:
         if self.top:
             # Fewer may be left than are asked for.
-            found = min(self.top, tokens_BW.shape[1])
-            self.report_BX[:, CANDIDATES : CANDIDATES + found] = tokens_BW[:, :found].float()
-            self.report_BX[:, CANDIDATES + self.top : CANDIDATES + self.top + found] = p_BW[:, :found]
+            found = min(self.top, tokens_NW.shape[1])
+            told_NX[:, :found] = tokens_NW[:, :found].float()
+            told_NX[:, self.top : self.top + found] = p_NW[:, :found]
 
-    def _probabilities(self, logits_BW: Tensor) -> tuple[Tensor, Tensor]:
+    def _probabilities(self, logits_BW: Tensor, seen_BW: Tensor) -> tuple[Tensor, Tensor]:
         """The likeliest first, and their tokens: all of them, or as many as are needed; [B, ≤ W] each."""
         settings = self.settings
         logits_BW.index_fill_(1, self.never, -torch.inf)
         if self.penalty != 1.0:
             # Divided if positive, multiplied if negative: less likely either way (Keskar et al., 2019).
             penalised_BW = torch.where(logits_BW > 0, logits_BW / self.penalty, logits_BW * self.penalty)
-            logits_BW = torch.where(self.seen_BW, penalised_BW, logits_BW)
+            logits_BW = torch.where(seen_BW, penalised_BW, logits_BW)
         if settings.temperature == 0 and not self.top and slot_kernel(logits_BW):
             from regard.decoding.likeliest import likeliest
 

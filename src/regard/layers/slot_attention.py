@@ -5,8 +5,11 @@ key and value it also puts into the cache. So one captured graph serves every le
 summed up for a text, and in which order, depends on that text alone. Of a long text, every program takes a stretch,
 and what they have found is joined.
 
-Shapes: N rows (K beams of B slots) · H heads · G key and value heads · E positions held · L longest text ·
-        S source positions · Q key width of a head · V value width of a head
+Where several positions of a text are fed at once, all their keys and values are put into the cache first. Then each is
+a row like any other, and is summed up in the same order as if it were fed alone.
+
+Shapes: N rows (K beams of B slots, or A of their positions) · H heads · G key and value heads · E positions held ·
+        L longest text · S source positions · Q key width of a head · V value width of a head
 """
 
 from __future__ import annotations
@@ -31,11 +34,28 @@ def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlot
     q, k, v = (x[:, :, 0] if x.stride(-1) == 1 else x[:, :, 0].contiguous() for x in (q_NH1Q, k_NG1Q, v_NG1V))
     rows, heads, key_width = q.shape
     value_width = v.shape[-1]
-    stretch = STRETCH if rows * heads < ENOUGH else state.entries
-    stretches = triton.cdiv(state.entries, stretch)
+    stretch = STRETCH if rows * heads < ENOUGH else state.window
+    stretches = triton.cdiv(state.window, stretch)
     y_NHV = q.new_empty(rows, heads, value_width)
     # Of each stretch: what was found, unscaled, and after it the largest score and the sum of exponentials.
     found_NHSX = q.new_empty(rows, heads, stretches, value_width + 2, dtype=torch.float32) if stretches > 1 else y_NHV
+    if places.at_once > 1:
+        _put[(rows, k.shape[1])](
+            k,
+            v,
+            state.keys_BGEK,
+            state.values_BGEV,
+            places.positions_N,
+            *k.stride()[:2],
+            *v.stride()[:2],
+            state.entries,
+            AT_ONCE=places.at_once,
+            Q=key_width,
+            V=value_width,
+            Q_UP=triton.next_power_of_2(key_width),
+            V_UP=triton.next_power_of_2(value_width),
+            num_warps=1,
+        )
     _attend_to_own[(rows, heads, stretches)](
         q,
         k,
@@ -52,8 +72,10 @@ def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlot
         heads // k.shape[1],
         k.shape[1],
         state.entries,
+        state.window,
         places.length,
         BEAMS=places.beams,
+        AT_ONCE=places.at_once,
         Q=key_width,
         V=value_width,
         Q_UP=triton.next_power_of_2(key_width),
@@ -61,8 +83,8 @@ def attend_to_own(q_NH1Q: Tensor, k_NG1Q: Tensor, v_NG1V: Tensor, state: KeySlot
         BLOCK=BLOCK,
         STRETCH=stretch,
         STRETCHES=stretches,
-        STAGES=1 if state.entries <= STRETCH else 3,  # loads that are under way while others are used
-        num_warps=1 if state.entries <= STRETCH else 2,
+        STAGES=1 if state.window <= STRETCH else 3,  # loads that are under way while others are used
+        num_warps=1 if state.window <= STRETCH else 2,
     )
     if stretches > 1:
         _join_stretches[(rows, heads)](
@@ -106,6 +128,34 @@ def attend_across(q_NH1Q: Tensor, state: MemorySlots) -> Tensor:
 
 
 @triton.jit
+def _put(
+    k_ptr,
+    v_ptr,
+    keys_ptr,
+    values_ptr,
+    positions_ptr,
+    k_row,
+    k_head,
+    v_row,
+    v_head,
+    entries,
+    AT_ONCE: tl.constexpr,
+    Q: tl.constexpr,
+    V: tl.constexpr,
+    Q_UP: tl.constexpr,
+    V_UP: tl.constexpr,
+):
+    row, g = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    at_q, at_v = tl.arange(0, Q_UP), tl.arange(0, V_UP)
+    in_q, in_v = at_q < Q, at_v < V
+    place = ((row // AT_ONCE) * tl.num_programs(1) + g) * entries + tl.load(positions_ptr + row) % entries
+    key = tl.load(k_ptr + row * k_row + g * k_head + at_q, mask=in_q, other=0.0)
+    value = tl.load(v_ptr + row * v_row + g * v_head + at_v, mask=in_v, other=0.0)
+    tl.store(keys_ptr + place * Q + at_q, key, mask=in_q)
+    tl.store(values_ptr + place * V + at_v, value, mask=in_v)
+
+
+@triton.jit
 def _attend_to_own(
     q_ptr,
     k_ptr,
@@ -125,8 +175,10 @@ def _attend_to_own(
     group,
     groups,
     entries,
+    window,
     length,
     BEAMS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
     Q: tl.constexpr,
     V: tl.constexpr,
     Q_UP: tl.constexpr,
@@ -151,8 +203,8 @@ def _attend_to_own(
     largest = tl.where(first, tl.sum(q * new_key.to(tl.float32)), -1e30)
     total = tl.where(first, 1.0, 0.0)
     found = tl.where(first, new_value.to(tl.float32), 0.0)
-    held = ((row // BEAMS) * groups + g) * entries * BEAMS  # where those of this text and head begin
-    start = tl.maximum(0, now - entries + 1) + stretch * STRETCH
+    held = ((row // (BEAMS * AT_ONCE)) * groups + g) * entries * BEAMS  # where those of this text and head begin
+    start = tl.maximum(0, now - window + 1) + stretch * STRETCH
     stop = tl.minimum(now, start + STRETCH)
     for begin in tl.range(start, stop, BLOCK, num_stages=STAGES):
         position = begin + tl.arange(0, BLOCK)
@@ -182,10 +234,11 @@ def _attend_to_own(
         tl.store(part + at_v, found, mask=in_v)
         tl.store(part + V, largest)
         tl.store(part + V + 1, total)
-    if (head % group == 0) & first:
-        new_place = held + (now % entries) * BEAMS + row % BEAMS
-        tl.store(keys_ptr + new_place * Q + at_q, new_key, mask=in_q)
-        tl.store(values_ptr + new_place * V + at_v, new_value, mask=in_v)
+    if AT_ONCE == 1:  # noqa: SIM102 - known when the kernel is compiled; the other is not
+        if (head % group == 0) & first:
+            new_place = held + (now % entries) * BEAMS + row % BEAMS
+            tl.store(keys_ptr + new_place * Q + at_q, new_key, mask=in_q)
+            tl.store(values_ptr + new_place * V + at_v, new_value, mask=in_v)
 
 
 @triton.jit

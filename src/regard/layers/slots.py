@@ -8,8 +8,13 @@ The hypotheses of a text are never moved either. Position l of beam k is compute
 another beam takes over the beginning of that one, only a table of origins is changed: `origins[b, k, l]` is the row
 that holds position l of what is now beam k.
 
-Shapes: B slots · K beams of a slot · N = B · K rows · H heads · G key and value heads · E positions held ·
-        L longest text · S source positions · X texts that enter · T of their positions
+Instead of beams, a slot may have rows for several positions of its text that are fed at once: the next token, and what
+is guessed to follow it. Each sees those before it. The keys of a wrong guess lie behind where the text goes on; they
+are overwritten before anyone looks there.
+
+Shapes: B slots · K beams of a slot · A of its positions fed at once (K or A is 1) · N = B · K · A rows · H heads ·
+        G key and value heads · E positions held · L longest text · S source positions · X texts that enter ·
+        T of their positions
 """
 
 from __future__ import annotations
@@ -27,43 +32,52 @@ if TYPE_CHECKING:
 class Places:
     """Where every text stands, and in which row each of its positions is found."""
 
-    def __init__(self, slots: int, beams: int, length: int, device: torch.device):
-        self.slots, self.beams, self.length = slots, beams, length
+    def __init__(self, slots: int, beams: int, length: int, device: torch.device, at_once: int = 1):
+        """`at_once`: successive positions of every text that are fed together, without beams."""
+        assert beams == 1 or at_once == 1
+        self.slots, self.beams, self.length, self.at_once = slots, beams, length, at_once
+        self.held = length + at_once - 1  # guesses may go beyond the longest text, though nobody reads them there
         # Every text stands below it: what lies behind is not looked at. But how far one looks shows in the last bits:
-        # it stays at `length` where a text is to be the same in any company.
-        self.reach = length
-        self.positions_N = torch.zeros(slots * beams, dtype=torch.long, device=device)
+        # it stays at `held` where a text is to be the same in any company.
+        self.reach = self.held
+        self.offset_A = torch.arange(at_once, device=device)
+        self.positions_N = self.offset_A.repeat(slots * beams)
         self.beam_K = torch.arange(beams, device=device)
-        self.slot_N = torch.arange(slots * beams, device=device) // beams
+        self.slot_N = torch.arange(slots * beams * at_once, device=device) // (beams * at_once)
         self.origins_BKL = torch.zeros(slots, beams, length, dtype=torch.int32, device=device) if beams > 1 else None
         self.known: dict[tuple[str, int], Tensor] = {}  # of this step, for all blocks
 
     def enter(self, slots_X: Tensor, positions_X: Tensor) -> None:
         """These slots hold new texts, that have so many positions behind them."""
-        self.positions_N.view(self.slots, self.beams)[slots_X] = positions_X[:, None]
+        self.positions_N.view(self.slots, -1)[slots_X] = positions_X[:, None] + self.offset_A
         if self.origins_BKL is not None:
             self.origins_BKL.index_fill_(0, slots_X, 0)  # a number that is put there by index would be copied to a GPU
         self.known.clear()
 
-    def advance(self, open_B: Tensor, from_BK: Tensor | None) -> None:
-        """One position further where the slot is open; beam k goes on from what was beam `from_BK[k]`."""
+    def advance(self, by_B: Tensor, from_BK: Tensor | None) -> None:
+        """So many positions further, 0 where a slot is done; beam k goes on from what was beam `from_BK[k]`."""
         if self.origins_BKL is not None and from_BK is not None:
             at_BK1 = self.positions_N.view(self.slots, self.beams, 1)
             lineage_BKL = self.origins_BKL.gather(1, from_BK[:, :, None].expand_as(self.origins_BKL))
             self.origins_BKL.copy_(lineage_BKL.scatter_(2, at_BK1, from_BK[:, :, None].int()))
-        self.positions_N.view(self.slots, self.beams).add_(open_B[:, None])
+        self.positions_N.view(self.slots, -1).add_(by_B[:, None])
         self.known.clear()
 
     def mask(self, entries: int) -> Tensor:
-        """True where a beam may look, of keys held in `entries` places for every beam: [B, 1, K, E · K].
+        """True where a row may look, of keys held in `entries` places for every beam: [B, 1, K or A, E · K].
 
-        Position l is held in place l mod `entries`. The position of this step is held already.
+        Position l is held in place l mod `entries`. The positions of this step are held already.
         """
         if ("mask", entries) not in self.known:
-            now_B1 = self.positions_N.view(self.slots, self.beams)[:, :1]
+            now_BA = self.positions_N.view(self.slots, -1)[:, :: self.beams]
+            now_B1, newest_B1 = now_BA[:, :1], now_BA[:, -1:]
             place_E = torch.arange(min(entries, self.reach), device=now_B1.device)
-            held_BE = now_B1 - (now_B1 - place_E) % entries  # the position in each place; below 0: none yet
+            held_BE = newest_B1 - (newest_B1 - place_E) % entries  # the position in each place; below 0: none yet
             mask_BKEK = (held_BE >= 0)[:, None, :, None]
+            if self.at_once > 1:
+                behind_BAE = now_BA[:, :, None] - held_BE[:, None]
+                window = entries - self.at_once + 1  # that one row sees
+                mask_BKEK = mask_BKEK & ((behind_BAE >= 0) & (behind_BAE < window))[..., None]
             if self.origins_BKL is not None:
                 held_BKE = held_BE.clamp(min=0)[:, None].expand(-1, self.beams, -1)
                 origin_BKE = self.origins_BKL.gather(2, held_BKE)
@@ -81,16 +95,19 @@ class Places:
     def newest(self, entries: int) -> Tensor:
         """Where each row puts its newest position: [N]."""
         if ("newest", entries) not in self.known:
-            place_BK = (self.positions_N % entries).view(self.slots, self.beams) * self.beams + self.beam_K
-            self.known["newest", entries] = place_BK.flatten()
+            place_XK = (self.positions_N % entries).view(-1, self.beams) * self.beams + self.beam_K
+            self.known["newest", entries] = place_XK.flatten()
         return self.known["newest", entries]
 
 
 class KeySlots:
     """Keys and values of what has been decoded so far; of local attention, of the last positions only."""
 
-    def __init__(self, attention: Attention, places: Places, entries: int, like: Tensor):
-        self.places, self.entries = places, min(entries, places.length)
+    def __init__(self, attention: Attention, places: Places, window: int, like: Tensor):
+        """`window`: positions that a row sees, itself included."""
+        self.places, self.window = places, min(window, places.length)
+        # What is fed at once must not take the places of what the first of them still sees.
+        self.entries = self.window + places.at_once - 1
         shape = (places.slots, attention.key_value_heads, self.entries * places.beams)
         self.keys_BGEK = like.new_zeros(*shape, attention.key_width)
         self.values_BGEV = like.new_zeros(*shape, attention.value_width)
@@ -105,9 +122,9 @@ class KeySlots:
         self.values_BGEV[places.slot_N, :, place_N] = v_NG1V[:, :, 0]
         used = min(self.entries, places.reach) * places.beams
         keys_BGEK, values_BGEV = self.keys_BGEK[:, :, :used], self.values_BGEV[:, :, :used]
-        if places.beams == 1:
+        if places.beams * places.at_once == 1:
             return _one_query(q_NH1K, keys_BGEK, values_BGEV, places.hidden(self.entries))
-        return _beams_as_queries(q_NH1K, keys_BGEK, values_BGEV, places.mask(self.entries))
+        return _rows_as_queries(q_NH1K, keys_BGEK, values_BGEV, places.mask(self.entries))
 
     def entering(self, slots_X: Tensor, lengths_X: Tensor) -> Entering:
         return Entering(self, slots_X, lengths_X)
@@ -159,16 +176,16 @@ class MemorySlots:
         if self.places.beams == 1:
             return _one_query(q_NH1K, self.keys_BGSK, self.values_BGSV, self.hidden_B11S)
         mask_B1KS = (~self.hidden_B11S).expand(-1, -1, self.places.beams, -1)
-        return _beams_as_queries(q_NH1K, self.keys_BGSK, self.values_BGSV, mask_B1KS)
+        return _rows_as_queries(q_NH1K, self.keys_BGSK, self.values_BGSV, mask_B1KS)
 
 
-def _beams_as_queries(q_NH1K: Tensor, keys_BGEK: Tensor, values_BGEV: Tensor, mask_B1KE: Tensor) -> Tensor:
-    """The beams of a text are queries over the same keys, of which each sees its own: [N, H · V]."""
-    slots, beams = mask_B1KE.shape[0], mask_B1KE.shape[2]
-    q_BHKK = q_NH1K[:, :, 0].unflatten(0, (slots, beams)).transpose(1, 2)
-    grouped = keys_BGEK.shape[1] != q_BHKK.shape[1]
-    y_BHKV = F.scaled_dot_product_attention(q_BHKK, keys_BGEK, values_BGEV, mask_B1KE, enable_gqa=grouped)
-    return y_BHKV.transpose(1, 2).flatten(0, 1).flatten(1)
+def _rows_as_queries(q_NH1K: Tensor, keys_BGEK: Tensor, values_BGEV: Tensor, mask_B1RE: Tensor) -> Tensor:
+    """The R rows of a text are queries over the same keys, of which each sees its own: [N, H · V]."""
+    slots, rows = mask_B1RE.shape[0], mask_B1RE.shape[2]
+    q_BHRK = q_NH1K[:, :, 0].unflatten(0, (slots, rows)).transpose(1, 2)
+    grouped = keys_BGEK.shape[1] != q_BHRK.shape[1]
+    y_BHRV = F.scaled_dot_product_attention(q_BHRK, keys_BGEK, values_BGEV, mask_B1RE, enable_gqa=grouped)
+    return y_BHRV.transpose(1, 2).flatten(0, 1).flatten(1)
 
 
 def _one_query(q_BH1K: Tensor, keys_BGEK: Tensor, values_BGEV: Tensor, hidden_B11E: Tensor) -> Tensor:

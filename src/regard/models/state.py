@@ -41,7 +41,10 @@ class SlotState:
     places: Places
 
     def positions(self, tokens_N: Tensor) -> Tensor:
-        return self.places.positions_N
+        places = self.places
+        if places.at_once == 1:
+            return places.positions_N
+        return places.positions_N.clamp(max=places.length - 1)  # a table of positions ends where the longest text does
 
     def advance(self) -> None:
         """Left to `places.advance`."""

@@ -76,10 +76,13 @@ class Trunk(nn.Module):
     def has_slots(self) -> bool:
         return all(block.has_slots for block in self._blocks())
 
-    def start_slots(self, slots: int, length: int) -> SlotState:
-        """An empty state for texts of at most `length` tokens that enter and leave one by one."""
+    def start_slots(self, slots: int, length: int, at_once: int = 1) -> SlotState:
+        """An empty state for texts of at most `length` tokens that enter and leave one by one.
+
+        `at_once`: how many successive tokens of each text a step feeds, as rows: those of the first text, of the next …
+        """
         like = next(self.embedding.parameters())
-        places = Places(slots, 1, length, like.device)
+        places = Places(slots, 1, length, like.device, at_once)
         return SlotState([block.start_slots(places, 0, like) for block in self._blocks()], places)
 
     def enter(self, tokens_XT: Tensor, lengths_X: Tensor, slots_X: Tensor, state: SlotState) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from regard.settings.base import NotNegative, Positive, Settings
 
@@ -33,3 +35,20 @@ class GenerationSettings(SamplingSettings):
     )
     repetition_penalty: float = Field(1.0, ge=1.0, description="makes tokens already written less likely")
     max_tokens: Positive = Field(200, description="most tokens written")
+    lookup: NotNegative = Field(
+        0, le=256, description="temperature 0: tokens guessed at each step from what the text repeats; 0: none"
+    )
+
+    @model_validator(mode="after")
+    def _lookup_is_of_one_greedy_text(self) -> Self:
+        if self.lookup and self.temperature > 0:
+            raise ValueError(
+                f"lookup = {self.lookup} guesses the likeliest tokens, and temperature = {self.temperature:g} draws "
+                "others; use temperature 0, or lookup 0"
+            )
+        if self.lookup and self.slots > 1:
+            raise ValueError(
+                f"lookup = {self.lookup} writes one text at a time, and slots = {self.slots} are for several; "
+                "leave one of them out"
+            )
+        return self

@@ -49,6 +49,15 @@ class LanguageSettings(TextModelSettings):
         if self.training.row_length < 2:
             yield Problem("training.row_length = 1 gives a token nothing to follow from", "raise it")
 
+    def check_parts(self) -> Iterator[Problem]:
+        yield from super().check_parts()
+        if self.decoding.lookup and not self.model.part("mixer").has_slots:
+            yield Problem(
+                f'model.mixer = "{self.model.mixer}" cannot take back what decoding.lookup = {self.decoding.lookup} '
+                "has guessed wrongly",
+                "set lookup to 0, or use attention",
+            )
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -60,6 +69,7 @@ class Piece:
     probability: float
     candidates: list[tuple[str, float]]
     ended: bool = False
+    same_pass: bool = False  # the model gave its token together with the one before
 
 
 class Language(RunningText[LanguageSettings]):
@@ -170,7 +180,9 @@ class Language(RunningText[LanguageSettings]):
         prompt = self.ids.valid[:SAMPLE_PROMPT].astype(int).tolist()
         if self.starts and END in prompt[1:]:  # nothing is read of two documents at once
             prompt = prompt[: prompt.index(END, 1)]
-        settings = self.settings.decoding.model_copy(update={"temperature": 0.8, "max_tokens": SAMPLE_LENGTH})
+        settings = self.settings.decoding.model_copy(
+            update={"temperature": 0.8, "max_tokens": SAMPLE_LENGTH, "lookup": 0}
+        )
         written = generate(
             self.model,
             [prompt],
@@ -236,6 +248,12 @@ class Language(RunningText[LanguageSettings]):
         if any(not text for text in stop):
             raise UsageError("A text to stop at is empty.", "It would stop before the first token.", "Leave it out.")
         settings = changed(self.settings.decoding, **decoding)
+        if settings.lookup and not self.model.trunk.has_slots:
+            raise UsageError(
+                f"Nothing can be looked up for '{self.folder.path}'.",
+                f'Its mixer "{self.settings.model.mixer}" cannot take back a token that was guessed wrongly.',
+                "Leave out --lookup.",
+            )
         encoded = [ids for ids in map(self.encode, prompts) for _ in range(samples)]
         return self._pieces(encoded, settings, stop, seed, top)
 
@@ -262,7 +280,8 @@ class Language(RunningText[LanguageSettings]):
             writer = writers[each.row]
             candidates = [(self.tokenizer.piece(token), p) for token, p in each.candidates]
             text = writer.end() if each.token == END else writer.add(each.token)
-            yield Piece(each.row, text, self.tokenizer.piece(each.token), each.probability, candidates, writer.stopped)
+            token = self.tokenizer.piece(each.token)
+            yield Piece(each.row, text, token, each.probability, candidates, writer.stopped, each.same_pass)
         for row, writer in enumerate(writers):
             if not writer.stopped and (rest := writer.rest()):
                 yield Piece(row, rest, "", 1.0, [], True)

@@ -118,7 +118,8 @@ class _AddNorm(torch.autograd.Function):
             ds, dn, s_BTD, gain_D, mean_N, scale_N, *_random(dropped, s_BTD), dx_BTD, dy_BTD, sums_P3D,
             rows, length, ctx.p, programs,
             WIDTH=width, BLOCK=block, ROWS=tile, KEPT=kept_rows, STREAMS=ds_BTD is not None,
-            NORMS=dn_BTD is not None, APART=apart, CENTRED=ctx.centred, DROPS=added and ctx.p > 0, SKIPS=added and survival is not None, POST=ctx.post,
+            NORMS=dn_BTD is not None, APART=apart, CENTRED=ctx.centred, DROPS=added and ctx.p > 0,
+            SKIPS=added and survival is not None, POST=ctx.post,
             num_warps=warps,
         )  # fmt: skip
         sums_3D = over_programs(sums_P3D)
