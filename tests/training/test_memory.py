@@ -6,7 +6,7 @@ import gc
 import json
 import tomllib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -170,8 +170,14 @@ class Circle:
         self.itself = self
 
 
-def test_to_free_memory_again_looks_only_at_what_is_new():
+@pytest.fixture
+def nothing_is_frozen() -> Iterator[None]:
     gc.unfreeze()
+    yield
+    gc.freeze()  # as the tests have it
+
+
+def test_to_free_memory_again_looks_only_at_what_is_new(nothing_is_frozen):
     cpu = torch.device("cpu")
     older, kept = weakref.ref(Circle()), Circle()
     with only_new_garbage():
