@@ -109,11 +109,11 @@ def test_another_error_is_not_tried_again(tmp_path, monkeypatch, said):
 
 def test_weights_that_have_moved_are_not_moved_again(tmp_path, monkeypatch):
     """Adam has updated its share when the other optimizer runs out of memory: the step cannot be repeated."""
-    from regard.training.muon import Muon
+    from regard.training.optimizer import UncompiledMuon
 
-    def full(self: Muon) -> None:
+    def full(self: UncompiledMuon) -> None:
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(Muon, "step", full)
+    monkeypatch.setattr(UncompiledMuon, "step", full)
     error = error_of(regard.train, "reverse", *TINY, "training.optimizer=muon", out=tmp_path / "run")
     assert "Out of memory" in error.what

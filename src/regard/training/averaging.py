@@ -25,9 +25,6 @@ class MovingAverage:
     def update(self, model: nn.Module, share: float | Tensor) -> None:
         """`share`: on a GPU a number in memory, for a captured update to read."""
         averages, weights = list(self.weights.values()), list(weights_of(model).values())
-        if not isinstance(share, Tensor):
-            torch._foreach_lerp_(averages, weights, share)
-            return
         differences = torch._foreach_sub(weights, averages)
         torch._foreach_mul_(differences, share)
         torch._foreach_add_(averages, differences)
