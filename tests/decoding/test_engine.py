@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+import regard
 from regard.data.pairs import pair_splits
 from regard.decoding import engines as engines_module
 from regard.decoding.beam import largest
@@ -40,8 +41,9 @@ def test_a_translation_is_the_same_to_the_bit_in_any_company(trained, sentences,
 
 @pytest.mark.parametrize("slots", [1, 2, 16])
 def test_the_number_of_slots_does_not_change_a_translation(trained, sentences, slots):
-    expected = trained.translate(sentences, beam=3)
-    assert trained.translate(sentences, beam=3, slots=slots) == expected
+    # In half precision, on a GPU, another number of rows means other kernels, and near ties may fall otherwise.
+    on_cpu = regard.load(trained.folder.path, device="cpu")
+    assert on_cpu.translate(sentences, beam=3, slots=slots) == on_cpu.translate(sentences, beam=3)
 
 
 def test_what_does_not_fit_into_memory_is_tried_with_fewer_slots(trained, sentences, monkeypatch):
