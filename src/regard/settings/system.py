@@ -15,7 +15,7 @@ class SystemSettings(Settings):
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto · cpu · cuda · cuda:1")
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on CUDA")
     compile: Literal["auto", "yes", "no"] = Field(
-        "auto", description="torch.compile; auto: on CUDA, where it saves more time than it takes"
+        "auto", description="torch.compile; auto: on CUDA, for blocks without kernels of their own, where it saves time"
     )
     deterministic: bool = Field(False, description=SAME_BYTES)
     threads: NotNegative = Field(0, le=4096, description="CPU threads; 0: as torch chooses")
