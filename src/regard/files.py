@@ -48,6 +48,9 @@ def move_into_place(temporary: Path, path: Path) -> None:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Under another name first, flushed to disk, then renamed: a reader never sees half a file."""
+    if path.exists() and not path.is_file():  # a pipe or a device, which is never replaced
+        path.write_bytes(content)
+        return
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)

@@ -46,3 +46,14 @@ def test_the_first_error_counts():
     with pytest.raises(ValueError, match="first"), Beside() as beside:
         beside.start(fail)
         raise ValueError("first")
+
+
+def test_where_there_is_no_room_for_a_thread_the_work_is_done_at_once(monkeypatch):
+    def full(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    done = []
+    monkeypatch.setattr(threading.Thread, "start", full)
+    with Beside() as beside:
+        beside.start(lambda: done.append(threading.current_thread()))
+        assert done == [threading.current_thread()]

@@ -8,6 +8,7 @@ away early, as in `| head`, the command ends quietly with 1.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 
 STOPPED = 130
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def _png(path: Path | None) -> Path | None:
@@ -167,12 +169,19 @@ def main() -> None:
         code = app(_with_plugins(sys.argv[1:]) or ["--help"], standalone_mode=False)
         if code == STOPPED:  # typer turns Ctrl-C into a code
             raise KeyboardInterrupt
+        sys.stdout.flush()
     except misused as error:
         _complain(_usage_error(error))
         sys.exit(2)
     except RegardError as error:
         _complain(error)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left there is not tried again
+        _complain(RegardError("The output cannot be written.", f"{error}", "Free some space, or write elsewhere."))
+        sys.exit(1)
     except (typer.Abort, KeyboardInterrupt):
         print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)

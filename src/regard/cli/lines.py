@@ -102,10 +102,12 @@ def destination(output: Path | None) -> Any:
 
 
 class _WholeFile:
-    """A file that appears under its name only when it is finished."""
+    """A file that appears under its name only when it is finished. A pipe or a device is written to as it is."""
 
     def __init__(self, path: Path):
-        self.path, self.temporary = path, path.with_name(f".{path.name}.tmp")
+        self.path = path.resolve()  # a link stays a link
+        self.special = self.path.exists() and not self.path.is_file()
+        self.temporary = self.path if self.special else self.path.with_name(f".{self.path.name}.tmp")
 
     def __enter__(self) -> TextIO:
         with writing(self.path):
@@ -116,8 +118,11 @@ class _WholeFile:
         return self.file
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self.file.close()
-        if kind is None:
-            self.temporary.replace(self.path)
-        else:
-            self.temporary.unlink(missing_ok=True)
+        try:
+            with writing(self.path, "Free some space, or choose another path."):
+                self.file.close()
+                if kind is None and not self.special:
+                    self.temporary.replace(self.path)
+        finally:
+            if not self.special:
+                self.temporary.unlink(missing_ok=True)

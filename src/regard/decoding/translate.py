@@ -153,7 +153,8 @@ class Translator:
                 if not out_of_memory(error):
                     raise
                 if slots == 1:
-                    with memory_errors(f"on {self.engines.device} while translating", "Use a smaller beam."):
+                    remedy = "Use a smaller beam." if beams > 1 else "Close other programs, or give shorter texts."
+                    with memory_errors(f"on {self.engines.device} while translating", remedy):
                         raise
                 slots //= 2
             self.engines.forget()

@@ -17,8 +17,13 @@ class Beside:
     def start(self, work: Callable[[], None]) -> None:
         """After the piece before."""
         self.wait()
-        self.thread = Thread(target=self._run, args=(work,))
-        self.thread.start()
+        thread = Thread(target=self._run, args=(work,))
+        try:
+            thread.start()
+        except RuntimeError:  # there is no memory for one more
+            self._run(work)
+        else:
+            self.thread = thread
 
     def wait(self) -> None:
         if self.thread is not None:
