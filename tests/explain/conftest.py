@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+
+from regard.explain.shown import Shown
+from regard.explain.view import Choice, explained
+from regard.inside.subject import Subject
+from regard.inside.trace import Trace, trace
+from small_models import make_subject
 
 
 @pytest.fixture
@@ -20,3 +30,38 @@ def saved_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
     monkeypatch.setattr(Figure, "savefig", keep)
     return figures
+
+
+@dataclass
+class Run:
+    """As much of a loaded run as is needed to look into one input of it, the same whatever is given."""
+
+    looked_at: Subject
+    folder: Any = field(default_factory=lambda: SimpleNamespace(path=Path("runs/small")))
+    about: Any = field(default_factory=lambda: SimpleNamespace(noun="a small model", verb="evaluate"))
+
+    def __post_init__(self) -> None:
+        self.model, self.traced = self.looked_at.model, trace(self.looked_at)
+
+    def subject(self, text: str) -> Subject:
+        return self.looked_at
+
+    def trace(self, text: str) -> Trace:
+        return self.traced
+
+    def explain(self, what: str = "", **choice: Any) -> Shown:
+        return explained(self, ("given",), what, Choice(**choice))
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Run]:
+    """A function that gives a run with random weights, by its kind: run("translator")."""
+    made: dict[str, Run] = {}
+
+    def give(name: str, **options: Any) -> Run:
+        key = f"{name} {sorted(options.items())}"
+        if key not in made:
+            made[key] = Run(make_subject(name, **options))
+        return made[key]
+
+    return give

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +15,9 @@ from PIL import Image
 
 from regard.errors import RegardError
 from regard.explain import image_maps
-from regard.explain.image_maps import MOST_HEADS, columns_for, draw_image_maps, draw_maps, left_out
-from regard.explain.rollout import AttentionMaps, attention_maps
-from regard.models.vision import VisionTransformer
-from regard.settings import ImageModel
+from regard.explain.figures import save
+from regard.explain.image_maps import MOST_HEADS, columns_for, draw_maps, left_out
+from regard.inside.rollout import AttentionMaps, attention_maps
 
 
 def maps_of(heads: Sequence[int]) -> AttentionMaps:
@@ -30,13 +31,14 @@ def black(height: int, width: int) -> np.ndarray:
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, saved_figures: list[Figure]):
+def drawn(tmp_path: Path):
     """Draws the maps of this many heads in each layer, and returns the figure."""
 
-    def draw(heads: Sequence[int], pixels_HWC: np.ndarray | None = None, title: str = "3.png: 3") -> Figure:
+    def draw(heads: Sequence[int], pixels_HWC: np.ndarray | None = None) -> Figure:
         pixels_HWC = black(8, 8) if pixels_HWC is None else pixels_HWC
-        draw_maps(pixels_HWC, maps_of(heads), title, tmp_path / "map.png")
-        return saved_figures[-1]
+        figure = draw_maps(pixels_HWC, maps_of(heads))
+        save(figure, tmp_path / "map.png")
+        return figure
 
     return draw
 
@@ -68,11 +70,11 @@ def test_what_is_left_out_is_said_and_what_is_not_is_not():
     assert left_out([20, *[4] * 24]) == "drawn: the last 24 of 25 layers"
 
 
-def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_the_title_says_so(drawn, monkeypatch):
+def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_that_is_said(drawn, monkeypatch):
     monkeypatch.setattr(image_maps, "MOST_LAYERS", 3)
     monkeypatch.setattr(image_maps, "MOST_HEADS", 2)
     texts = written(drawn([6] * 5))
-    assert "the last 3 of 5 layers, 2 of 6 heads" in texts[0]
+    assert left_out([6] * 5) == "drawn: the last 3 of 5 layers, 2 of 6 heads"
     assert [text for text in texts if text.startswith("layer")] == ["layer 3", "layer 4", "layer 5"]
     assert texts.count("head 2") == 3 and "head 3" not in texts
 
@@ -133,23 +135,32 @@ def test_wrapped_heads_stay_with_their_layer(drawn):
 @pytest.mark.parametrize(
     "name", ["a $b_{c$ d.png", "$\\frac{1$.png", "line\nend.png", "\udcff.png", "many words " * 30]
 )
-def test_any_name_can_be_in_the_title_and_none_runs_out_of_the_picture(drawn, name):
-    figure = drawn([2], title=f"{name}: 3, 12.0%")
-    box = figure.axes[0].texts[0].get_window_extent(dpi=150)
-    assert box.x1 <= 150 * figure.get_size_inches()[0]
-    assert "12.0%" in written(figure)[0]
+def test_any_name_can_be_in_the_title_and_none_runs_out_of_the_picture(run, name):
+    shown = replace(run("vit").explain("attention"), given=name, said="3, 12.0%")
+    with Image.open(io.BytesIO(shown.rendered(".png"))) as picture:
+        edges = np.array(picture.convert("L"))
+    assert (edges[:, :8] == 255).all() and (edges[:, -8:] == 255).all() and "12.0%" in shown.about[0]
 
 
-def test_a_model_without_attention_is_refused(tmp_path):
+def test_a_model_without_attention_is_refused(run):
     with pytest.raises(RegardError, match="The model has none"):
-        draw_image_maps(torch.nn.Linear(8, 8), torch.zeros(1, 8, 8), black(8, 8), "3.png", tmp_path / "map.png")
-    assert not list(tmp_path.iterdir())
+        run("vit", mixer="hyena").explain("attention")
 
 
-def test_maps_of_a_model_are_those_of_its_rollout(tmp_path, saved_figures):
-    torch.manual_seed(1)
-    model = VisionTransformer(ImageModel(layers=2, width=16, heads=2, feedforward=16, patch=4), 8, 8, 1, 3).eval()
-    image_CHW = torch.randn(1, 8, 8)
-    maps = draw_image_maps(model, image_CHW, black(8, 8), "3.png: 3", tmp_path / "map.png")
-    torch.testing.assert_close(maps.rollout_RS, attention_maps(model, image_CHW).rollout_RS)
-    assert written(saved_figures[-1]).count("head 2") == 2
+def test_maps_are_those_of_the_rollout_and_of_every_head(run):
+    small = run("vit")
+    shown, maps = small.explain("attention"), attention_maps(small.traced)
+    heads, rollout = shown.arrays
+    np.testing.assert_array_equal(rollout.values, maps.rollout_RS.numpy())
+    np.testing.assert_array_equal(heads.values, torch.stack(maps.layers_HRS).numpy())
+    assert written(shown.figure()).count("head 2") == 2
+
+
+def test_the_stages_of_a_swin_have_arrays_of_their_own(run):
+    small = run("swin")
+    *stages, rollout = small.explain("attention").arrays
+    assert [(each.name, each.values.shape) for each in stages] == [
+        ("attention, stage 1", (2, 2, 16, 16)),
+        ("attention, stage 2", (2, 4, 8, 8)),
+    ]
+    assert rollout.values.sum() == pytest.approx(1, abs=1e-4)

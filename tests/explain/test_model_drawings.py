@@ -1,41 +1,68 @@
 """Figures of a model's own weights: its position codes, its convolutions; of its layers; and of what mixers cost."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from regard import registry
 from regard.errors import RegardError
-from regard.explain.convolutions import draw_convolutions
+from regard.explain.convolutions import convolutions
 from regard.explain.costs import draw_costs
-from regard.explain.positions import draw_positions
+from regard.explain.positions import positions
 from regard.explain.probe import draw_probe
-from regard.settings import SequenceModel
+from regard.explain.shown import Shown
+from regard.explain.view import View
+from regard.models.captioner import Captioner
+from regard.models.causal import Causal
+from regard.models.swin import Swin
+from regard.settings import CaptionModel, CausalModel, ImageModel
 
-CPU = torch.device("cpu")
 
-
-def positions(name: str) -> nn.Module:
-    return registry.load("positions", name)(SequenceModel(width=6, heads=1, max_positions=20))
+def told_apart(name: str, count: int, longest: int = 1000) -> Shown:
+    """How a small language model is told where tokens stand."""
+    settings = CausalModel(layers=1, width=8, heads=2, feedforward=8, max_positions=longest, positions=name)
+    task = SimpleNamespace(model=Causal(settings, 20), settings=SimpleNamespace(model=settings))
+    return positions(View(task))
 
 
 @pytest.mark.parametrize(("name", "longest", "count"), [("learned", 20, 20), ("sinusoidal", 1000, 100)])
-def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count, tmp_path, saved_figures):
-    encoding = positions(name)
-    assert draw_positions(encoding, name, longest, CPU, tmp_path / "positions.png") == count
-    axis = saved_figures[-1].axes[0]
-    codes_TD = encoding.code(torch.arange(count)).detach()
-    torch.testing.assert_close(torch.as_tensor(axis.images[0].get_array()), codes_TD)
-    largest = codes_TD.abs().max().item()
-    assert axis.images[0].get_clim() == pytest.approx((-largest, largest))
-    assert axis.get_title() == f"Position encodings: {name}"
+def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count):
+    shown = told_apart(name, count, longest)
+    [codes] = shown.arrays
+    assert shown.title == f"Position encodings: {name}" and codes.values.shape == (count, 8)
+    if name == "sinusoidal":
+        np.testing.assert_allclose(codes.values[7, :2], [np.sin(7), np.cos(7)], atol=1e-5)
+    image = shown.figure().axes[0].images[0]
+    np.testing.assert_allclose(np.asarray(image.get_array()), codes.values, atol=1e-6)
+    assert image.get_clim() == pytest.approx((-np.abs(codes.values).max(), np.abs(codes.values).max()))
 
 
-@pytest.mark.parametrize(("name", "why"), [("none", "It has no positions"), ("rotary", "rotates queries and keys")])
-def test_a_model_that_adds_no_codes_is_refused(name, why, tmp_path):
-    with pytest.raises(RegardError, match=why):
-        draw_positions(positions(name), name, 20, CPU, tmp_path / "positions.png")
-    assert not list(tmp_path.iterdir())
+def test_rotations_are_cosines_and_sines():
+    [turned] = told_apart("rotary", 100).arrays
+    angles = np.arange(100)[:, None] * 10000.0 ** (-np.arange(2) * 2 / 4)
+    np.testing.assert_allclose(turned.values, np.concatenate([np.cos(angles), np.sin(angles)], 1), atol=1e-4)
+
+
+def test_a_model_that_is_told_nothing_is_refused():
+    with pytest.raises(RegardError, match='positions = "none"'):
+        told_apart("none", 20)
+
+
+def test_positions_of_an_image_and_of_its_caption_are_both_shown():
+    settings = CaptionModel(layers=1, width=8, heads=2, feedforward=8, patch=4, positions="learned")
+    model = Captioner(settings, 8, 12, 1, 20, scaled=None)
+    shown = positions(View(SimpleNamespace(model=model, settings=SimpleNamespace(model=settings))))
+    assert {array.values.shape[0] for array in shown.arrays} == {6, 100}
+
+
+def test_windows_have_a_bias_for_every_distance():
+    settings = ImageModel(stages=[1], width=8, heads=2, feedforward=8, patch=1, window=2, positions="none", norm="pre")
+    model = Swin(settings, 4, 4, 1, 3)
+    [bias] = positions(View(SimpleNamespace(model=model, settings=SimpleNamespace(model=settings)))).arrays
+    assert bias.values.shape == (2, 3, 3) and bias.labels[1] == ["-1", "0", "1"]
+    np.testing.assert_array_equal(bias.values[1, 0, 2], model.stages[0].blocks[0].mixer.table[2, 1].item())
 
 
 class Shift(nn.Module):
@@ -49,18 +76,26 @@ def blocks(mixer: type[nn.Module], count: int) -> nn.Module:
     return nn.ModuleDict({"blocks": nn.ModuleList(nn.ModuleDict({"mixer": mixer()}) for _ in range(count))})
 
 
-def test_convolutions_of_any_mixer_are_drawn_as_matrices(tmp_path, saved_figures):
-    drawn = draw_convolutions(blocks(Shift, 6), 9, tmp_path / "toeplitz.png")
-    assert drawn == {"layers": 4, "channels": [0, 2, 4, 6, 8], "positions": 48}
-    axes = saved_figures[-1].axes
-    assert len(axes) == 20 and axes[0].get_title() == "layer 1 · channel 1"
-    assert axes[6].get_title() == "layer 2 · channel 3"
-    assert torch.equal(torch.as_tensor(axes[6].images[0].get_array()), torch.ones(46).diag(-2))
+def test_convolutions_of_any_mixer_are_drawn_as_matrices():
+    task = SimpleNamespace(model=blocks(Shift, 6), settings=SimpleNamespace(width=9))
+    shown = convolutions(View(task))
+    [matrices] = shown.arrays
+    assert matrices.labels[:2] == ([f"layer {n}" for n in (1, 2, 3, 4)], ["1", "3", "5", "7", "9"])
+    np.testing.assert_array_equal(matrices.values[1, 1], np.eye(48, k=-2))
+    axis = shown.figure().axes[0]
+    assert len(axis.images) == 20 and "layer 2 · channel 3" in [text.get_text() for text in axis.texts]
 
 
-def test_a_model_without_convolutions_is_refused(tmp_path):
+def test_a_model_without_convolutions_is_refused():
     with pytest.raises(RegardError, match="no convolutions"):
-        draw_convolutions(blocks(nn.Identity, 2), 8, tmp_path / "toeplitz.png")
+        convolutions(View(SimpleNamespace(model=blocks(nn.Identity, 2), settings=SimpleNamespace(width=8))))
+
+
+def test_hyena_is_a_matrix_for_every_input(run):
+    small = run("language-hyena")
+    shown = small.explain("toeplitz")
+    np.testing.assert_array_equal(shown.arrays[1].values, small.traced.operator("layers.1.mixer").values)
+    assert "differ" in shown.remarks[0]
 
 
 def test_a_mixer_has_one_colour_in_all_panels_and_each_way_to_decode_it_a_style(tmp_path, saved_figures):

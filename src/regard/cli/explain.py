@@ -1,64 +1,93 @@
-"""`regard explain`: pictures of what a model looked at."""
+"""`regard explain`: what is inside a model, as a picture, a page or numbers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, picture_option, show
-from regard.errors import UsageError, did_you_mean
+from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, number_option, show
+from regard.cli.lines import must_not_replace, read_text
+from regard.explain.kinds import KINDS, find, input_of, must_be_known
 from regard.files import writing
 
-PICTURES = ("attention", "alignment", "positions", "toeplitz")
-OF_THE_MODEL = ("positions", "toeplitz")  # no sentence and no image is needed
+HELP = "Show what is inside a model, and what it made of one input.\n\n\b\nKinds:\n" + "\n".join(
+    f"  {name}: {kind.about}{' (no input)' if kind.input == 'none' else ''}" for name, kind in KINDS.items()
+)
 
 
-@app.command()
+def _known(path: Path) -> Path:
+    must_be_known(path)
+    return path
+
+
+@app.command(help=HELP)
 def explain(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="The sentence to look into, or the image file.")] = "",
-    output: Annotated[Path, picture_option("The picture to write.")] = Path("explain.png"),
-    what: Annotated[str, typer.Option(help="attention, alignment, positions or toeplitz.")] = "attention",
-    target: Annotated[str, typer.Option(help="Look at this translation instead of the model's own.")] = "",
+    text: Annotated[str, typer.Argument(metavar="INPUT", help="The text, or the image file.")] = "",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="FILE.png, .svg, .html, .json or .csv.", callback=_known)
+    ] = Path("explain.png"),
+    what: Annotated[str, typer.Option(help="A kind.", show_default="what fits the run")] = "",
+    target: Annotated[str, typer.Option(help="Look at this output instead of the model's own.")] = "",
+    context: Annotated[
+        Path | None, typer.Option(help="The text that has the answer to a question.", show_default=False)
+    ] = None,
+    stack: Annotated[str, typer.Option(help="encoder, decoder or cross.", show_default="the one that fits")] = "",
+    layer: Annotated[int | None, number_option("Only this layer, counted from 1.", default="all")] = None,
+    head: Annotated[int | None, number_option("Only this head, counted from 1.", default="all")] = None,
+    answer: Annotated[
+        int | None, number_option("Which thing said, counted from 1.", default="the last, or all of them")
+    ] = None,
+    token: Annotated[str, typer.Option(help="Another token or class than was said.", show_default=False)] = "",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Of an attribution: integrated-gradients, gradient-input, occlusion or rollout.", show_default=False
+        ),
+    ] = "",
+    reading: Annotated[
+        str,
+        typer.Option(
+            help="Of an alignment, the step that writes or reads a word.", show_default="chosen on validation text"
+        ),
+    ] = "",
+    count: Annotated[int, number_option("Candidates at each place.", most=50)] = 10,
+    temperature: Annotated[float, typer.Option(help="Of candidates.")] = 1.0,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Draw what a model looked at.
-
-    Of a translator: attention, every layer and head of its cross-attention; alignment, the last layer, averaged
-    over heads; positions, the position encodings that it adds. Of any run with Hyena: toeplitz, its convolutions as
-    matrices.
-
-    Of an image classifier: regard explain RUN image.png -o map.png draws where it looked: attention rollout over the
-    image, and every head of every layer.
-    """
-    if what not in PICTURES:
-        raise UsageError(f"Nothing is drawn for '{what}'.", "There is no such picture.", did_you_mean(what, PICTURES))
-    from regard.run import load_weights, open_run, require
+    if what:
+        find(what)
+    from regard.run import load_weights, open_run
 
     task = open_run(run)
-    if what != "toeplitz":
-        require(task, "explain")
-    if getattr(task, "reads", "") == "images" and (what in ("alignment", "positions") or target):
-        raise UsageError(
-            f"--{'target' if target else f'what {what}'} is not for images.",
-            "Of an image, rollout and the attention of every head are drawn.",
-            "Leave it out.",
-        )
-    if what not in OF_THE_MODEL and not text.strip():
-        raise UsageError(
-            "A sentence, or an image, is missing.", f"'{what}' is drawn for one.", 'Add it: "A dog sleeps.", or dog.png'
-        )
-    if what in OF_THE_MODEL and text.strip():
-        raise UsageError("A sentence has no effect here.", f"'{what}' is drawn of the model alone.", "Leave it out.")
+    given = input_of(task, what, text, target, None if context is None else read_text(context))
+    must_not_replace(output, [Path(text) if text and getattr(task, "reads", "") == "images" else None, context])
     loaded = load_weights(task, device)
+    choice: dict[str, Any] = {
+        "stack": stack,
+        "layer": layer,
+        "head": head,
+        "answer": answer,
+        "token": token,
+        "method": method,
+    }
+    choice |= {"reading": reading, "count": count, "temperature": temperature}
+    shown = loaded.explain(*given, what=what, **choice)
+    _say_what_is_shown(what, shown, output)
     with writing(output, "Choose a writable path with -o."):
-        if what == "toeplitz":
-            from regard.explain.convolutions import draw_convolutions
+        shown.save(output)
+    show({"file": str(output.resolve())} | (shown.to_json() if as_json else {}), as_json, lambda told: told["file"])
 
-            shown = draw_convolutions(loaded.model, task.settings.width, output)
-        else:
-            shown = loaded.explain(text, output, what, target)  # type: ignore[attr-defined]
-    show({"picture": str(output.resolve())} | shown, as_json, lambda content: content["picture"])
+
+def _say_what_is_shown(what: str, shown: Any, output: Path) -> None:
+    """What a user did not ask for, and may not expect."""
+    from regard import console
+
+    if not what and shown.what == "influence":
+        console.say("This model has no attention: how strongly positions depend on each other is shown instead.")
+    if output.suffix.lower() == ".csv" and len(shown.arrays) > 1:
+        others = ", ".join(array.name for array in shown.arrays[1:])
+        console.say(f"The .csv has '{shown.arrays[0].name}'; a .json also has {others}.")

@@ -1,47 +1,112 @@
-"""Convolutions as the matrices that they are: what each position takes from each other one."""
+"""Convolutions as the matrices that they are: what each position takes from each other one.
+
+Shapes: L layers · C channels · T positions
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from regard.errors import RegardError
-from regard.explain.figures import save
+from regard.errors import UsageError
+from regard.explain.contributions import readable
+from regard.explain.heat_maps import reduced
+from regard.explain.sheet import Sheet, label, text_width
+from regard.explain.shown import Shown
+from regard.explain.view import View
+from regard.inside.named import Named, named
+from regard.inside.operator import mean_operator
+from regard.layers.hyena import Hyena
 
 POSITIONS = 48
 LAYERS, CHANNELS = 4, 5  # drawn at most
+SIDE, GAP, LINE = 1.9, 0.12, 0.17  # inches
+NONE = (
+    "There are no convolutions to draw.",
+    "No layer of this model mixes positions by a convolution.",
+    'Choose a run with a mixer that does, such as model.mixer = "hyena".',
+)
+
+
+def convolutions(view: View) -> Shown:
+    if view.given:
+        return operators(view)
+    matrices = toeplitz(view.task.model, view.task.settings.width)
+    title = "The first convolution of each layer, as a matrix: what a position (down) takes from another (across)"
+    remark = "each on a scale of its own, from its largest number below zero to its largest above"
+    return Shown(title, [matrices], lambda: _draw(matrices), [remark])
+
+
+def operators(view: View) -> Shown:
+    """Of one input: all that a Hyena does with it as a matrix, since its gates depend on the input."""
+    parts = [part for part in view.trace.parts() if isinstance(part.module, Hyena)]
+    if not parts:
+        raise UsageError(*NONE)
+    pieces = {stack.name: stack.pieces for stack in view.subject.stacks}
+    found = [mean_operator(part, pieces[part.name.partition(".")[0]]) for part in parts]
+    arrays = [replace(each, name=f"operator, {readable(part.name)}") for each, part in zip(found, parts, strict=True)]
+    worst = max(each.notes["difference"] for each in found)
+    title = "Hyena as a matrix: how much a position (down) takes from another (across), mean of all channels"
+    remark = f"the matrices applied differ from what the layers gathered by at most {worst:.1e}"
+    return Shown(title, arrays, lambda: _draw_operators(arrays), [remark])
+
+
+def _draw_operators(arrays: Sequence[Named]) -> Figure:
+    """One below the other; those of a stack have the same positions."""
+    groups = [list(group) for _, group in itertools.groupby(arrays, key=lambda each: each.labels)]
+    sheet, top, widest = Sheet(), 0.0, 0.0
+    for group in groups:
+        names = [label(piece) for piece in group[0].labels[0]]
+        side = max(SIDE, min(5.0, 0.16 * len(names)))
+        left = text_width(names, 6.5) + 0.15
+        for number, array in enumerate(group):
+            x = left + number * (side + GAP)
+            sheet.text(x, top + LINE - 0.04, array.name.removeprefix("operator, "), 7)
+            largest = float(array.values.max()) or 1.0
+            sheet.heat(x, top + LINE, side, side, reduced(array.values)[0], largest)
+            sheet.labels_across(x, top + LINE + side, side, names, 6.5)
+        sheet.labels_down(left, top + LINE, side, names, 6.5)
+        top += LINE + side + text_width(names, 6.5) + 0.2
+        widest = max(widest, left + len(group) * (side + GAP))
+    return sheet.finished(widest, top)
 
 
 @torch.inference_mode()
-def draw_convolutions(model: nn.Module, width: int, path: Path) -> dict[str, Any]:
-    """The first convolution of each layer whose mixer has `toeplitz`; returns what is drawn."""
+def toeplitz(model: nn.Module, width: int) -> Named:
+    """The first convolution of the first layers whose mixer has `toeplitz`: [L, C, T, T]."""
     mixers: dict[str, Any] = {name: module for name, module in model.named_modules() if hasattr(module, "toeplitz")}
     if not mixers:
-        raise RegardError(
-            "There are no convolutions to draw.",
-            "No layer of this model mixes positions by a convolution.",
-            'Choose a run with a mixer that does, such as model.mixer = "hyena".',
-        )
+        raise UsageError(*NONE)
     mixers = dict(list(mixers.items())[:LAYERS])
     # From the channel that forgets most slowly to the one that forgets fastest.
     channels = sorted({round(n * (width - 1) / (CHANNELS - 1)) for n in range(CHANNELS)})
-    figure = Figure(figsize=(2.1 * len(channels), 2.1 * len(mixers) + 0.6), layout="constrained")
-    axes = figure.subplots(len(mixers), len(channels), squeeze=False)
-    for row, (name, mixer) in zip(axes, mixers.items(), strict=True):
-        for axis, channel in zip(row, channels, strict=True):
-            matrix_TT = mixer.toeplitz(POSITIONS, channel).float().cpu()
-            largest = float(matrix_TT.abs().max()) or 1.0
-            axis.imshow(matrix_TT.numpy(), cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest")
-            axis.set_title(f"{_layer_name(name)} · channel {channel + 1}", fontsize=7)
-            axis.tick_params(labelsize=6)
-    title = "The first convolution of each layer, as a matrix: what a position (down) takes from another (across)"
-    figure.suptitle(title, fontsize=9)
-    save(figure, path)
-    return {"layers": len(mixers), "channels": channels, "positions": POSITIONS}
+    matrices = [[mixer.toeplitz(POSITIONS, channel).float().cpu() for channel in channels] for mixer in mixers.values()]
+    places = [str(place + 1) for place in range(POSITIONS)]
+    axes = [
+        ("layer", [_layer_name(name) for name in mixers]),
+        ("channel", [str(channel + 1) for channel in channels]),
+        ("position", places),
+        ("from", places),
+    ]
+    return named("toeplitz", np.stack([np.stack([each.numpy() for each in row]) for row in matrices]), axes)
+
+
+def _draw(matrices: Named) -> Figure:
+    sheet = Sheet()
+    layers, channels = matrices.values.shape[:2]
+    for row, column in np.ndindex(layers, channels):
+        x, y = column * (SIDE + GAP), row * (SIDE + GAP + LINE) + LINE
+        values = matrices.values[row, column]
+        sheet.text(x, y - 0.04, f"{matrices.labels[0][row]} · channel {matrices.labels[1][column]}", 7)
+        sheet.heat(x, y, SIDE, SIDE, values, float(np.abs(values).max()) or 1.0, signed=True)
+    return sheet.finished(channels * (SIDE + GAP) - GAP, layers * (SIDE + GAP + LINE))
 
 
 def _layer_name(name: str) -> str:

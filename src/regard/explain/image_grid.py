@@ -61,19 +61,20 @@ def save_grid(
         # Every pixel a square of its own, never blurred.
         large_HWC = image_HWC.repeat(scale, axis=0).repeat(scale, axis=1)
         canvas.paste(_image(large_HWC), (x, y + line))
-    _save(canvas, path)
+    save_picture(canvas, path)
 
 
 def save_image(image_HWC: NDArray[np.uint8], path: Path) -> None:
     """Write one image as it is, as a PNG, whole or not at all."""
-    _save(_image(image_HWC), path)
+    save_picture(_image(image_HWC), path)
 
 
 def _image(image_HWC: NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(image_HWC[..., 0] if image_HWC.shape[-1] == 1 else image_HWC)
 
 
-def _save(image: Image.Image, path: Path) -> None:
+def save_picture(image: Image.Image, path: Path) -> None:
+    """Write a PNG, whole or not at all."""
     content = io.BytesIO()
     image.save(content, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)

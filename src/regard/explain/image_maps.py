@@ -7,92 +7,132 @@ from __future__ import annotations
 
 import itertools
 import math
-import textwrap
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from regard.data.image_entries import shown
-from regard.errors import RegardError
-from regard.explain.figures import save
-from regard.explain.image_drawing import draw_image
-from regard.explain.rollout import AttentionMaps, attention_maps
-from regard.models.swin import Swin
-from regard.models.vision import VisionTransformer
+from regard.errors import UsageError
+from regard.explain.sheet import Sheet
+from regard.explain.shown import Shown
+from regard.explain.view import View
+from regard.inside.named import Named, named
+from regard.inside.rollout import AttentionMaps, attention_maps
+from regard.inside.subject import Stack, Subject
 
 MOST_LAYERS = 24  # drawn; of a deeper model the last ones
 MOST_HEADS = 16
 WIDE = 8  # columns; more only with as many layers, whose figure is high anyway
 SIDE = 1.3  # of a map, if the image is square
 LONGEST, SHORTEST = 2.6, 0.5  # side of a map; side of its cell, for the text beside it
-NARROWEST = 4.5  # the figure, so that its title fits
 MARGIN = 0.1
 LEFT = 0.4  # where the layers are named
 GAP = 0.08  # between two maps
 BETWEEN = 0.15  # two layers
 LINE = 0.17  # above a map
-TITLE_LINE = 0.19
-CHARACTER = 0.08  # of the title
+COVERED, COVERED_SIGNED = 0.65, 0.85  # how much of an image a map over it hides
 
 
-def draw_image_maps(
-    model: VisionTransformer | Swin, image_CHW: Tensor, pixels_HWC: NDArray[np.uint8], title: str, path: Path
-) -> AttentionMaps:
-    """Where a classifier looked in an image, given as it is and scaled as the model takes it."""
-    if not any(hasattr(module, "trace") for module in model.modules()):
-        raise RegardError(
+def image_maps(view: View) -> Shown:
+    """Where a model looked in an image: seen from where the answer is read."""
+    trace = view.trace
+    if not any(part.looks for part in trace.parts()):
+        raise UsageError(
             "Attention over this image cannot be drawn.",
             "The model has none: it mixes positions in another way.",
-            'Choose a run with model.mixer = "attention".',
+            'Ask for the influence of patches, --what influence; or choose a run with model.mixer = "attention".',
         )
-    maps = attention_maps(model, image_CHW)
-    draw_maps(pixels_HWC, maps, title, path)
-    return maps
+    answer = view.answer()
+    maps = attention_maps(trace, answer)
+    layers = view.layers(len(maps.layers_HRS))
+    chosen = [maps.layers_HRS[layer] for layer in layers]
+    heads = [view.heads(len(heads_HRS)) for heads_HRS in chosen]
+    maps = AttentionMaps(
+        maps.rollout_RS, [each[list(of)] for each, of in zip(chosen, heads, strict=True)], maps.read_from
+    )
+    names = [f"layer {layer + 1}" for layer in layers]
+    remarks = [f"seen from {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
+    arrays = [*_named_maps(view.subject, layers, heads, maps), over_grid("rollout", maps.rollout_RS.cpu())]
+    return Shown(
+        "Attention over the image: rollout through all layers, and every head",
+        arrays,
+        lambda: draw_maps(picture_of(view.subject), maps, names, [of[0] for of in heads]),
+        [remark for remark in remarks if remark],
+        facts_of(view, answer),
+    )
 
 
-def draw_maps(pixels_HWC: NDArray[np.uint8], maps: AttentionMaps, title: str, path: Path) -> None:
+def facts_of(view: View, answer: int) -> dict[str, Any]:
+    """Of a classifier: its class, and how sure it is."""
+    if not hasattr(view.task, "classify"):
+        return {}
+    said = view.subject.answers[answer]
+    return {"label": said.label, "probability": float(view.trace.p_AW[answer, said.token])}
+
+
+def over_grid(name: str, map_RS: ArrayLike, unit: str = "", **notes: Any) -> Named:
+    """A map of patches or pixels: [R, S]."""
+    values = np.asarray(map_RS)
+    rows, columns = ([str(n + 1) for n in range(side)] for side in values.shape)
+    return named(name, values, [("row", rows), ("column", columns)], unit, **notes)
+
+
+def _named_maps(subject: Subject, layers: range, heads: list[range], maps: AttentionMaps) -> list[Named]:
+    """One array for each stack, since their grids differ: [L, H, R, S]."""
+    owners = [stack for stack in subject.stacks if stack.grid for _ in stack.blocks]
+    arrays = []
+    chosen = zip((owners[layer] for layer in layers), layers, heads, maps.layers_HRS, strict=True)
+    for _, group in itertools.groupby(chosen, key=lambda each: each[0].name):
+        listed = list(group)
+        stack: Stack = listed[0][0]
+        values = np.stack([heads_HRS.float().cpu().numpy() for *_, heads_HRS in listed])
+        rows, columns = ([str(n + 1) for n in range(side)] for side in values.shape[-2:])
+        axes = [
+            ("layer", [str(layer + 1) for _, layer, _, _ in listed]),
+            ("head", [str(head + 1) for head in listed[0][2]]),
+            ("row", rows),
+            ("column", columns),
+        ]
+        name = "attention" if len(subject.stacks) == 1 else f"attention, {stack.name}"
+        arrays.append(named(name, values, axes, "weight"))
+    return arrays
+
+
+def draw_maps(
+    pixels_HWC: NDArray[np.uint8],
+    maps: AttentionMaps,
+    names: Sequence[str] | None = None,
+    first_heads: Sequence[int] | None = None,
+) -> Figure:
     """On top the image and the rollout over it. Below a block for each layer, with a map for each head."""
-    layers = list(enumerate(maps.layers_HRS, start=1))[-MOST_LAYERS:]
-    heads = [min(MOST_HEADS, len(heads_HRS)) for _, heads_HRS in layers]
+    names = names or [f"layer {number + 1}" for number in range(len(maps.layers_HRS))]
+    firsts = first_heads or [0] * len(names)
+    layers = list(zip(names, firsts, maps.layers_HRS, strict=True))[-MOST_LAYERS:]
+    heads = [min(MOST_HEADS, len(heads_HRS)) for *_, heads_HRS in layers]
     columns = columns_for(heads)
     size = map_width, map_height = map_size(pixels_HWC)
     step_x, step_y = max(SHORTEST, map_width) + GAP, max(SHORTEST, map_height) + LINE
     span = min(2.0, columns / 2)  # columns that each of the two maps on top takes
     enlarged = (span * step_x - GAP) / (step_x - GAP)
     large = enlarged * map_width, enlarged * map_height
-    width = max(NARROWEST, LEFT + columns * step_x - GAP + MARGIN)
-    remarks = [title, f"seen from {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
-    lines = [line for each in remarks for line in textwrap.wrap(shown(each), int((width - 2 * MARGIN) / CHARACTER))]
-
-    # One axis for all, in inches from the upper left corner: an axis for each map takes twice as long.
-    figure = Figure()
-    axis = figure.add_axes((0, 0, 1, 1))
-    axis.text(MARGIN, MARGIN, "\n".join(lines), va="top", fontsize=9, parse_math=False)
-    y = MARGIN + len(lines) * TITLE_LINE
-    _image(axis, (LEFT, y), large, "image", pixels_HWC)
+    sheet = Sheet()
+    y = 0.0
+    draw_over(sheet, (LEFT, y), large, "image", pixels_HWC)
     range_shown = f"rollout, {maps.rollout_RS.min():.1%} to {maps.rollout_RS.max():.1%}"
-    _image(axis, (LEFT + span * step_x, y), large, range_shown, pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
+    draw_over(sheet, (LEFT + span * step_x, y), large, range_shown, pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
     y += LINE + large[1]
-    for (layer, heads_HRS), count in zip(layers, heads, strict=True):
+    for (name, first, heads_HRS), count in zip(layers, heads, strict=True):
         y += BETWEEN
         block = math.ceil(count / columns) * step_y
-        middle = y + (LINE + block) / 2
-        axis.text(LEFT / 2, middle, f"layer {layer}", rotation=90, ha="center", va="center", fontsize=8)
+        sheet.text(LEFT / 2, y + (LINE + block) / 2, name, 8, rotation=90, ha="center", va="center")
         for head, map_RS in enumerate(heads_HRS[:count].cpu()):
             row, column = divmod(head, columns)
             corner = LEFT + column * step_x, y + row * step_y
-            _image(axis, corner, size, f"head {head + 1}", pixels_HWC, map_RS)
+            draw_over(sheet, corner, size, f"head {first + head + 1}", pixels_HWC, map_RS)
         y += block
-    height = y + MARGIN
-    figure.set_size_inches(width, height)
-    axis.set(xlim=(0, width), ylim=(height, 0))
-    axis.axis("off")
-    save(figure, path)
+    return sheet.finished(LEFT + columns * step_x - GAP + MARGIN, y + MARGIN)
 
 
 def columns_for(heads: Sequence[int]) -> int:
@@ -124,22 +164,46 @@ def map_size(pixels_HWC: NDArray[np.uint8]) -> tuple[float, float]:
     return width * scale, height * scale
 
 
-def _image(
-    axis: Axes,
+def picture_of(subject: Subject) -> NDArray[np.uint8]:
+    """The image, with a frame around what the answer is about, where that is a box."""
+    grid = subject.stacks[0].grid
+    assert grid is not None
+    pixels_HWC = subject.picture_HWC if subject.picture_HWC is not None else np.full((*grid, 1), 128, np.uint8)
+    if subject.box is None:
+        return pixels_HWC
+    from PIL import Image, ImageDraw
+
+    picture = Image.fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[-1] == 1 else pixels_HWC).convert("RGB")
+    ImageDraw.Draw(picture).rectangle([round(x) for x in subject.box], outline=(255, 60, 60))
+    return np.array(picture)
+
+
+def draw_over(
+    sheet: Sheet,
     corner: tuple[float, float],
     size: tuple[float, float],
     title: str,
     pixels_HWC: NDArray[np.uint8],
     map_RS: ArrayLike | None = None,
     smooth: bool = False,
+    signed: bool = False,
+    largest: float | None = None,
 ) -> None:
-    """The image below its title, and over it a map of the patches, from zero to its largest value."""
+    """The image below its title, and over it a map of the patches, from zero to its largest value or to that given."""
     (x, y), (width, height) = corner, size
-    axis.text(x, y + LINE - 0.04, title, fontsize=7, va="baseline")
-    extent = x, x + width, y + LINE + height, y + LINE
-    draw_image(axis, pixels_HWC, extent)
+    sheet.text(x, y + LINE - 0.04, title, 7)
+    sheet.picture(x, y + LINE, width, height, pixels_HWC)
     if map_RS is not None:
+        largest = largest or float(np.nanmax(np.abs(np.asarray(map_RS)))) or 1.0
         interpolation = "bilinear" if smooth else "nearest"
-        axis.imshow(
-            np.asarray(map_RS), vmin=0.0, cmap="inferno", alpha=0.65, extent=extent, interpolation=interpolation
+        sheet.heat(
+            x,
+            y + LINE,
+            width,
+            height,
+            map_RS,
+            largest,
+            signed,
+            alpha=COVERED_SIGNED if signed else COVERED,
+            interpolation=interpolation,
         )

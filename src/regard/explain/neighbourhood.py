@@ -1,8 +1,6 @@
 """Words and their nearest neighbours as points in the plane.
 
-The vectors, of unit length and less their mean, are seen along the two directions in which they differ most:
-
-    X = U S Vᵀ        points = U₂ S₂        (principal components)
+The vectors, of unit length, are seen along the two directions in which they differ most (`word_vectors.project`).
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from regard.data.word_vectors import WordVectors
+from regard.data.word_vectors import WordVectors, project
 from regard.explain.figures import save
 
 ROUNDS = 200  # in which labels are moved apart
@@ -27,7 +25,7 @@ def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, p
         for neighbour, _ in vectors.nearest(word, per_word):
             group.setdefault(vectors.row(neighbour), number)
     rows = list(group)
-    points = project(vectors.unit[rows])
+    points, _ = project(vectors.unit[rows])
     figure = Figure(figsize=(9, 7), layout="constrained")
     axis = figure.subplots()
     colours = [f"C{group[row] % 10}" for row in rows]
@@ -60,16 +58,6 @@ def draw_neighbourhood(vectors: WordVectors, words: Sequence[str], path: Path, p
     axis.set_ylabel("second")
     axis.grid(alpha=0.2)
     save(figure, path)
-
-
-def project(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The first two principal components of each vector: [N, D] to [N, 2]."""
-    centred = vectors.astype(np.float64) - vectors.mean(0)
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    points = np.zeros((len(vectors), 2))
-    components = (u * s)[:, :2]  # one vector alone has a single one
-    points[:, : components.shape[1]] = components
-    return points
 
 
 def moved_apart(boxes: NDArray[np.float64]) -> NDArray[np.float64]:

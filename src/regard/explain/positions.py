@@ -1,40 +1,136 @@
-"""The codes that a model adds for positions, as a heat map."""
+"""How a model is told where things stand: the codes that it adds, the angles that it rotates by, or the biases of
+distances.
+
+Shapes: T positions · D channels · K channels of a head · L layers · H heads · M × M distances of a window
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor, nn
 
-from regard.errors import RegardError
-from regard.explain.figures import save
+from regard.errors import UsageError
+from regard.explain.heat_maps import Map, draw_maps
+from regard.explain.sheet import Sheet
+from regard.explain.shown import Shown
+from regard.explain.view import View
+from regard.inside.named import Named, named
+from regard.layers.embedding import Embedding
+from regard.layers.patches import PatchEmbedding
 from regard.layers.positions import Positions
+from regard.layers.windows import WindowAttention
 
 POSITIONS = 100  # drawn at most
 
 
 @torch.inference_mode()
-def draw_positions(positions: Positions, name: str, longest: int, device: torch.device, path: Path) -> int:
-    """One row per position, one column per channel; returns how many positions are drawn.
+def positions(view: View) -> Shown:
+    settings = view.task.settings.model
+    model, name = view.task.model, getattr(settings, "positions", "none")
+    longest = settings.part("positions").most_positions(settings)
+    windows = [module for module in model.modules() if isinstance(module, WindowAttention)]
+    if windows:
+        biases = window_biases(windows)
+        title = "Relative position biases: what each head adds to a score for the distance of two patches"
+        return Shown(title, biases, lambda: _draw_biases(biases), ["rows and columns apart, from above left"])
+    codes = model_codes(model, min(POSITIONS, longest))
+    if codes:
+        return Shown(f"Position encodings: {name}", codes, lambda: _draw_codes(codes), ["added to every token"])
+    embeddings = [module.positions for module in model.modules() if isinstance(module, Embedding)]
+    rotating = next((each for each in embeddings if type(each).rotate is not Positions.rotate), None)
+    if rotating is None:
+        raise UsageError(
+            f'The model is not told where tokens stand (positions = "{name}").',
+            "Its layers find that out by themselves, or not at all.",
+            "Choose another run.",
+        )
+    turned = rotations(rotating, settings.head_key_width, min(POSITIONS, longest))
+    remark = "each pair of channels of a query or key is rotated: its cosines, then its sines"
+    return Shown(f"Position encodings: {name}", [turned], lambda: _draw_codes([turned]), [remark])
 
-    `positions` are registered as `name`, in a model for sequences up to `longest`.
-    """
-    count = min(POSITIONS, longest)
-    codes_TD = positions.code(torch.arange(count, device=device)).float().cpu()
-    if not codes_TD.any():
-        rotates = type(positions).rotate is not Positions.rotate
-        why = "It rotates queries and keys instead." if rotates else "It has no positions."
-        raise RegardError(f'The model adds no position encoding (positions = "{name}").', why, "Choose another run.")
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axis = figure.subplots()
-    largest = float(codes_TD.abs().max())
-    image = axis.imshow(
-        codes_TD.numpy(), aspect="auto", cmap="RdBu_r", interpolation="nearest", vmin=-largest, vmax=largest
-    )
-    axis.set_xlabel("channel")
-    axis.set_ylabel("position")
-    axis.set_title(f"Position encodings: {name}", fontsize=10)
-    figure.colorbar(image, ax=axis)
-    save(figure, path)
-    return count
+
+def model_codes(model: nn.Module, count: int) -> list[Named]:
+    """What every embedding adds: [T, D] each; equal ones once, and none where nothing is added."""
+    found: dict[str, Tensor] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Embedding):
+            places_T = torch.arange(count, device=module.table.weight.device)
+            code_TD = module.positions.code(places_T)
+        elif isinstance(module, PatchEmbedding):
+            rows, columns = module.grid
+            width = module.project.out_channels
+            code_TD = module.positioned(torch.zeros(1, rows * columns, width, device=module.project.weight.device))[0]
+        else:
+            continue
+        code_TD = code_TD.float().cpu()
+        if code_TD.any() and not any(torch.equal(code_TD, other) for other in found.values()):
+            found[name.rpartition(".")[2].replace("_embedding", "")] = code_TD
+    return [_named_code(f"positions, {name}" if len(found) > 1 else "positions", code) for name, code in found.items()]
+
+
+def rotations(positions: Positions, width: int, count: int) -> Named:
+    """What becomes of a vector whose pairs are all (1, 0): [T, K], cosines and then sines."""
+    x_11TK = torch.zeros(1, 1, count, width)
+    x_11TK[..., : width // 2] = 1.0
+    return _named_code("positions", positions.rotate(x_11TK, torch.arange(count)[None])[0, 0])
+
+
+def window_biases(windows: Sequence[WindowAttention]) -> list[Named]:
+    """Of each layer: [H, M, M]."""
+    arrays = []
+    for layer, window in enumerate(windows):
+        side = int(window.table.shape[0] ** 0.5)
+        bias_HMM = window.table.float().cpu().T.unflatten(1, (side, side))
+        apart = [str(distance) for distance in range(-(side // 2), side // 2 + 1)]
+        heads = [str(head + 1) for head in range(window.heads)]
+        axes = [("head", heads), ("rows apart", apart), ("columns apart", apart)]
+        arrays.append(named(f"bias, layer {layer + 1}", bias_HMM, axes))
+    return arrays
+
+
+def _named_code(name: str, code_TD: Tensor) -> Named:
+    rows, channels = ([str(n + first) for n in range(side)] for side, first in zip(code_TD.shape, (0, 1), strict=True))
+    return named(name, code_TD, [("position", rows), ("channel", channels)])
+
+
+def _draw_codes(codes: Sequence[Named]) -> Figure:
+    width, sheet, y, left = 7.5, Sheet(), 0.0, 0.6
+    for code in codes:
+        high = min(4.2, max(0.8, 0.06 * len(code.values)))
+        largest = float(np.abs(code.values).max())
+        sheet.text(left, y + 0.13, code.name if len(codes) > 1 else "", 8, weight="bold")
+        y += 0.18
+        sheet.heat(left, y, width, high, code.values, largest, signed=True)
+        _numbered(sheet, code, left, y, width, high)
+        y += high + 0.7
+        sheet.scale(left, y - 0.05, largest, "added to a token's vector", signed=True)
+        y += 0.25
+    return sheet.finished(left + width, y)
+
+
+def _numbered(sheet: Sheet, code: Named, left: float, top: float, width: float, high: float) -> None:
+    """Some positions and channels, at the edges."""
+    rows, columns = code.values.shape
+    for row in range(0, rows, max(1, int(round(rows / 6, -1)) if rows > 30 else rows // 6)):
+        sheet.text(left - 0.05, top + (row + 0.5) * high / rows, code.labels[0][row], 7, ha="right", va="center")
+    for column in range(0, columns, max(1, columns // 8)):
+        sheet.text(left + (column + 0.5) * width / columns, top + high + 0.12, code.labels[1][column], 7, ha="center")
+    sheet.text(left - 0.45, top + high / 2, "position", 8, rotation=90, ha="center", va="center")
+    sheet.text(left + width / 2, top + high + 0.3, "channel", 8, ha="center")
+
+
+def _draw_biases(biases: Sequence[Named]) -> Figure:
+    maps = [
+        [
+            Map(f"{array.name.removeprefix('bias, ')} · head {head + 1}", values)
+            for head, values in enumerate(array.values)
+        ]
+        for array in biases
+    ]
+    first = biases[0]
+    axes = ("rows apart", "columns apart")
+    return draw_maps(maps, first.labels[1], first.labels[2], "added to the score", axes, signed=True)

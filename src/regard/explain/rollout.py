@@ -1,82 +1,68 @@
-"""Rollout: what reaches the end, followed back through all layers (Abnar & Zuidema, 2020).
-
-    Â_l = ½ · mean over heads of A_l + ½ · I          rollout = Â_L ⋯ Â_2 Â_1
-
-A block adds what attention gathers to what was there, so half of each token comes from itself. Every Â has rows
-that sum to 1, and so has their product: row t says how much of each token of the input is in token t at the end.
-Where a Swin Transformer merges 2 × 2 patches, the new one comes from its four in equal parts.
-
-Shapes: H heads · T tokens · R × S grid of patches · E tokens that are left at the end
-"""
+"""Attention rollout: how much of each position of the input reaches the end, by attention alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import reduce
+from typing import Any
 
-import torch
-from torch import Tensor
+from matplotlib.figure import Figure
 
-from regard.explain.trace import trace
-from regard.layers.windows import WindowAttention
-from regard.models.swin import Swin
-from regard.models.vision import VisionTransformer
+from regard.explain.attribution import believed
+from regard.explain.heat_maps import Map, draw_maps, joined_labels, reduced
+from regard.explain.image_maps import draw_over, facts_of, map_size, over_grid, picture_of
+from regard.explain.sheet import Sheet, label
+from regard.explain.shown import Shown
+from regard.explain.view import View
+from regard.inside.rollout import attention_maps, rollout_of_answer
+from regard.inside.rollout import rollout as rolled_through
 
-
-def rollout(layers_HTT: Iterable[Tensor]) -> Tensor:
-    """How much of each input token is in each output token: [T, T], rows sum to 1."""
-    return reduce(lambda rollout_TT, next_TT: next_TT @ rollout_TT, map(_with_residual, layers_HTT))
+LARGE = 2.4  # times the size of a small map
 
 
-def _with_residual(weights_HTT: Tensor) -> Tensor:
-    """What a block takes from each token, one's own half included: Â, [T, T]."""
-    identity_TT = torch.eye(weights_HTT.shape[-1], dtype=weights_HTT.dtype, device=weights_HTT.device)
-    return 0.5 * weights_HTT.mean(0) + 0.5 * identity_TT
+def rollout(view: View) -> Shown:
+    if view.subject.last.grid is not None:
+        return _of_image(view)
+    rolled = rolled_through(view.trace, view.choice.stack)
+    values, joined = reduced(rolled.values)
+
+    def draw() -> Figure:
+        down, across = (
+            joined_labels([*map(label, names)], by) for names, by in zip(rolled.labels, joined, strict=True)
+        )
+        return draw_maps([[Map("", values)]], down, across, "share", ("position at the end", "position of the input"))
+
+    remarks = [f"left out: {rolled.notes['left_out']}"]
+    if max(joined) > 1:
+        remarks.append(f"drawn: the largest share of every {joined[0]} × {joined[1]} positions")
+    whose = f" of the {rolled.notes['stack']}" if len(view.subject.stacks) > 1 else ""
+    title = f"Attention rollout{whose}: how much of each position is in each at the end"
+    if rolled.notes["stack"] != view.subject.last.name:
+        return Shown(title, [rolled], draw, remarks)  # no answer is read here
+    return Shown(title, [rolled], draw, remarks, *_believed(view))
 
 
-@dataclass(frozen=True)
-class AttentionMaps:
-    """What a model looked at in one image, seen from where the class is read."""
+def _of_image(view: View) -> Shown:
+    answer = view.answer()
+    maps = attention_maps(view.trace, answer)
+    rolled = over_grid("rollout", maps.rollout_RS.cpu(), read_from=maps.read_from)
+    pixels_HWC = picture_of(view.subject)
+    size = tuple(LARGE * side for side in map_size(pixels_HWC))
 
-    rollout_RS: Tensor
-    layers_HRS: list[Tensor]  # a map for each head of each layer; a Swin's later layers have more heads, coarser grids
-    read_from: str  # in words
+    def draw() -> Figure:
+        sheet = Sheet()
+        width, height = size
+        draw_over(sheet, (0, 0), (width, height), "image", pixels_HWC)
+        title = f"rollout, {rolled.values.min():.1%} to {rolled.values.max():.1%}"
+        draw_over(sheet, (width + 0.15, 0), (width, height), title, pixels_HWC, rolled.values, smooth=True)
+        return sheet.finished(2 * width + 0.15, height + 0.17)
 
-
-def attention_maps(model: VisionTransformer | Swin, image_CHW: Tensor) -> AttentionMaps:
-    """Rollout and every head's attention, as maps over the patches of a scaled image."""
-    traced = trace(model, lambda: model(image_CHW[None]))
-    layers_HTT = [attention.weights_BHTS[0].float() for attention in traced.values()]
-    return _swin_maps(model, layers_HTT) if isinstance(model, Swin) else _vit_maps(model, layers_HTT)
-
-
-def _vit_maps(model: VisionTransformer, layers_HTT: list[Tensor]) -> AttentionMaps:
-    before, grid = model.patches.before, model.patches.grid
-    by_token = model.pooling != "mean"
-    readers = slice(0, 1) if by_token else slice(before, None)
-
-    def over_patches(weights: Tensor) -> Tensor:
-        """From the reading tokens to the patches, as a grid: [..., R, S]."""
-        return weights[..., readers, before:].mean(-2).unflatten(-1, grid)
-
-    read_from = "the class token" if by_token else "the mean of all patches"
-    return AttentionMaps(over_patches(rollout(layers_HTT)), [over_patches(each) for each in layers_HTT], read_from)
+    remarks = [f"seen from {maps.read_from}; left out: feed-forward layers"]
+    title = "Attention rollout: how much of each patch reaches the answer, by attention"
+    facts, faithful = _believed(view)
+    return Shown(title, [rolled], draw, remarks, facts_of(view, answer) | facts, faithful)
 
 
-def _swin_maps(model: Swin, layers_HTT: list[Tensor]) -> AttentionMaps:
-    """The class of a Swin is read from the mean of its last patches."""
-    grids = [module.grid for module in model.modules() if isinstance(module, WindowAttention)]
-    rollout_ET = torch.eye(layers_HTT[0].shape[-1], device=layers_HTT[0].device)
-    for grid, before, weights_HEE in zip(grids, [grids[0], *grids[:-1]], layers_HTT, strict=True):
-        if grid != before:
-            rollout_ET = _merged(rollout_ET, grid)
-        rollout_ET = _with_residual(weights_HEE) @ rollout_ET
-    maps_HRS = [weights_HTT.mean(-2).unflatten(-1, grid) for weights_HTT, grid in zip(layers_HTT, grids, strict=True)]
-    return AttentionMaps(rollout_ET.mean(0).unflatten(0, grids[0]), maps_HRS, "the mean of all patches")
-
-
-def _merged(rollout_FT: Tensor, grid: tuple[int, int]) -> Tensor:
-    """What is in the patches of this grid, each of which merges 2 × 2 of the grid before: [F = 4·E, T] → [E, T]."""
-    rows, columns = grid
-    return rollout_FT.unflatten(0, (rows, 2, columns, 2)).mean((1, 3)).flatten(0, 1)
+def _believed(view: View) -> tuple[dict[str, Any], str]:
+    """Whether the positions that reach the answer are those that it depends on."""
+    rolled = rollout_of_answer(view.trace, view.answer())
+    faithful, facts = believed(view, {rolled.notes["stack"]: rolled}, view.answer())
+    return facts, faithful

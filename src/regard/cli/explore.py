@@ -1,0 +1,123 @@
+"""`regard explore`: the page that looks inside a run."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.app import DeviceOption, RunArgument, app, number_option
+from regard.cli.lines import read_text
+from regard.errors import RegardError, UsageError
+
+
+@app.command()
+def explore(
+    run: RunArgument,
+    given: Annotated[
+        str, typer.Argument(metavar="[INPUT]", help="The text or the image file to begin with.", show_default=False)
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write the page as one .html file instead, which works offline."),
+    ] = None,
+    beside: Annotated[
+        Path | None, typer.Option(help="A second run, to compare with on the same input.", show_default=False)
+    ] = None,
+    target: Annotated[str, typer.Option(help="Look at this translation instead of the model's own.")] = "",
+    context: Annotated[
+        Path | None, typer.Option(help="The text that has the answer to a question.", show_default=False)
+    ] = None,
+    port: Annotated[int, number_option("The port; 0: a free one.", least=0, most=65535)] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    device: DeviceOption = "auto",
+) -> None:
+    """Look inside a run, on a page in the browser.
+
+    The page is served to this machine only, until Ctrl-C. Everything on it is computed by the model: attention of every
+    head, queries, keys and values, what each layer would say, what each part added, what changes if a part is switched
+    off. With -o, the same page is written as one file, with the numbers of one input in it.
+    """
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"'{output}' is not a page.", "Pages are written as HTML.", "Use a name ending in .html.")
+    listener = _listen(port) if output is None else None
+    from regard.run import load_weights, open_run
+
+    tasks = [open_run(path) for path in (run, beside) if path is not None]
+    for task in tasks:
+        load_weights(task, device)
+    from regard.explore.session import Session
+
+    first: dict[str, Any] = {"target": target, "context": read_text(context) if context is not None else ""}
+    session = Session(tasks)
+    try:
+        if given or any(first.values()):
+            session = Session(tasks, {session.fields(0)[0]: given, **first})
+        _look(session)
+        if output is not None:
+            from regard.explore.recording import write_page
+
+            left_out = write_page(session, output)
+            for line in left_out:
+                print(line, file=sys.stderr)
+            typer.echo(str(output.resolve()))
+        else:
+            assert listener is not None
+            _serve(session, listener, browser)
+    finally:
+        session.close()
+
+
+def _look(session: Any) -> None:
+    """A mistake in the input is told before the page opens."""
+    for run, task in enumerate(session.tasks):
+        try:
+            session.looked(run, session.input_for(run, session.first))
+        except RegardError as error:
+            whose = f"'{task.folder.path.name}': " if run else ""
+            raise UsageError(whose + error.what, error.why, error.fix) from None
+
+
+def _listen(port: int) -> socket.socket:
+    from regard.explore import HOST
+
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise RegardError(
+            f"Port {port} cannot be used.", f"{error.strerror}.", "Choose another with --port, or leave it out."
+        ) from None
+    return listener
+
+
+def _serve(session: Any, listener: socket.socket, browser: bool) -> None:
+    import threading
+    import webbrowser
+
+    import uvicorn
+
+    from regard.explore.server import make_app
+
+    address = "http://{}:{}/".format(*listener.getsockname()[:2])
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            typer.echo(address)
+            print("Ctrl-C ends it.", file=sys.stderr)
+            if browser:
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    config = uvicorn.Config(make_app(session), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    try:
+        Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        listener.close()

@@ -1,0 +1,59 @@
+"""What a captioner looked at in an image for each word that it wrote.
+
+Lengths are in inches. Shapes: L layers · H heads · T words · S patches, on a grid R × C · of an image H × W pixels
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from regard.explain.image_maps import GAP, LINE, draw_over, map_size, picture_of
+from regard.explain.sheet import Sheet, label
+from regard.explain.shown import Shown
+from regard.explain.view import View
+from regard.inside.named import named
+
+COLUMNS = 8
+MOST_WORDS = 64  # drawn
+
+
+def caption_maps(view: View) -> Shown:
+    from regard.explain.attention import looking, named_weights
+
+    parts, crossing = looking(view.trace)
+    weights, remarks = named_weights(view, parts, crossing)
+    patches = view.subject.stacks[0]
+    assert patches.grid is not None
+    words = [answer.label.strip() for answer in view.subject.answers]
+    maps_TRC = weights.values.mean((0, 1))[:, patches.before :].reshape(len(words), *patches.grid)
+    rows, columns = ([str(n + 1) for n in range(side)] for side in patches.grid)
+    axes = [("word", words), ("row", rows), ("column", columns)]
+    layers, heads = weights.values.shape[:2]
+    whose = f"mean of {layers} layer{'s' * (layers > 1)} and {heads} head{'s' * (heads > 1)}"
+    if len(words) > MOST_WORDS:
+        remarks = [*remarks, f"drawn: the first {MOST_WORDS} of {len(words)} words"]
+    return Shown(
+        "Cross-attention: what each word of the caption looked at in the image",
+        [named("attention", maps_TRC, axes, "weight"), replace(weights, name="attention of every head")],
+        lambda: draw_caption_maps(picture_of(view.subject), words, maps_TRC),
+        [f"attention of the decoder across patches, {whose}", *remarks],
+    )
+
+
+def draw_caption_maps(pixels_HWC: NDArray[np.uint8], words: list[str], maps_TRC: NDArray[np.floating]) -> Figure:
+    """The image, and for each word the image with what it looked at laid over it."""
+    width, height = map_size(pixels_HWC)
+    words = words[:MOST_WORDS]
+    columns = min(COLUMNS, len(words) + 1)
+    sheet = Sheet()
+    cells = [("image", None), *zip(words, maps_TRC, strict=False)]
+    for number, (word, map_RC) in enumerate(cells):
+        row, column = divmod(number, columns)
+        corner = column * (width + GAP), row * (height + LINE + GAP)
+        draw_over(sheet, corner, (width, height), label(word), pixels_HWC, map_RC)
+    return sheet.finished(columns * (width + GAP) - GAP, math.ceil(len(cells) / columns) * (height + LINE + GAP))

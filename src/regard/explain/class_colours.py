@@ -1,0 +1,14 @@
+"""Colours of classes: the same in all pictures, and those of classes beside each other far apart."""
+
+from __future__ import annotations
+
+import colorsys
+
+GOLDEN = 0.618034  # of the circle of colours, from one class to the next
+
+Colour = tuple[int, int, int]
+
+
+def colour_of(number: int) -> Colour:
+    red, green, blue = colorsys.hsv_to_rgb(number * GOLDEN % 1, 0.85, 0.95)
+    return round(255 * red), round(255 * green), round(255 * blue)

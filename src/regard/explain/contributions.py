@@ -1,0 +1,55 @@
+"""What each head and part added to one logit, as bars that sum to it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from regard.explain.bars import draw_bars
+from regard.explain.sheet import label
+from regard.explain.shown import Shown
+from regard.explain.view import View
+from regard.inside.named import Named
+
+MOST_BARS = 40
+
+
+def contributions(view: View) -> Shown:
+    answer = view.answer()
+    parts = view.trace.contributions(answer, view.token(answer))
+    token, logit = label(parts.notes["token"]), parts.notes["logit"]
+    names, values, left_out = largest(parts)
+    p = float(view.trace.p_AW[answer, view.token(answer)])
+    several = f", answer {answer + 1} of {len(view.subject.answers)}" if len(view.subject.answers) > 1 else ""
+    remarks = [
+        f"'{token}'{several}: logit {logit:.3f}, probability {p:.1%}; "
+        f"the parts sum to the logit, but for {parts.notes['error']:.1e}"
+    ]
+    return Shown(
+        f"Direct logit attribution: what each part added to the logit of '{token}'",
+        [parts],
+        lambda: draw_bars(names, values, "added to the logit"),
+        [*remarks, *left_out],
+    )
+
+
+def largest(parts: Named) -> tuple[list[str], list[float], list[str]]:
+    """In the order of the model; of many, the largest, and the others together."""
+    names, values = [readable(name) for name in parts.labels[0]], parts.values.tolist()
+    if len(names) <= MOST_BARS:
+        return names, values, []
+    kept = sorted(np.argsort(-np.abs(parts.values))[: MOST_BARS - 1].tolist())
+    others = sum(values) - sum(values[number] for number in kept)
+    count = len(names) - len(kept)
+    remark = f"drawn: the {len(kept)} largest of {len(names)}, and the others together"
+    return [*(names[n] for n in kept), f"{count} others"], [*(values[n] for n in kept), others], [remark]
+
+
+def readable(name: str) -> str:
+    """'decoder.0.cross.3' as 'decoder 1 · cross · head 4', 'layers.0.feedforward' as 'layer 1 · feed-forward'."""
+    stack, *rest = name.split(".")
+    if not rest:
+        return name
+    words = [f"{'layer' if stack == 'layers' else stack} {int(rest[0]) + 1}"]
+    words += [{"feedforward": "feed-forward", "mixer": "self"}.get(part, part) for part in rest[1:2]]
+    words += [f"head {int(head) + 1}" for head in rest[2:]]
+    return " · ".join(words)

@@ -1,0 +1,162 @@
+"""Heat maps of numbers between labelled positions, one or a grid of them, however long the labels and the lists are.
+
+Shapes: T positions, down · S positions looked at, across
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from regard.explain.sheet import POINT, Sheet, ink, label, text_width
+from regard.inside.subject import Subject
+
+MOST_POSITIONS = 512  # drawn; more are reduced
+CELL, LARGE_CELL = 0.125, 0.25  # inches of a position, where there is room: in one of several maps, and in a single one
+SMALLEST, NARROWEST = 1.4, 0.3  # the longer side of a map, and the shorter, at least
+WIDEST, WIDEST_OF_MANY = 10.0, 4.0
+ALL_WIDE, ALL_HIGH = 24.0, 48.0  # of a grid of maps, about
+BOLD = 1.15  # times as wide
+GAP, TITLE = 0.12, 0.17
+SCALE = 0.5  # room for the scale
+
+
+@dataclass(frozen=True)
+class Map:
+    title: str
+    values_TS: NDArray[np.floating]
+
+
+def draw_maps(
+    rows: Sequence[Sequence[Map]],
+    down: Sequence[str],
+    across: Sequence[str],
+    unit: str,
+    axes: tuple[str, str],
+    signed: bool = False,
+    largest: float | None = None,
+) -> Figure:
+    """A grid of maps with the same positions, which are named at its left and its lower edge."""
+    columns = max(map(len, rows))
+    size = 8 if columns * len(rows) == 1 else 6
+    width, height = _sides(len(across), len(down), columns, len(rows))
+    left = text_width(down, size) + 0.3
+    below = text_width(across, size) + 0.15
+    if largest is None:
+        largest = max((float(np.nanmax(np.abs(each.values_TS))) for row in rows for each in row), default=1.0) or 1.0
+    sheet = Sheet()
+    for r, row in enumerate(rows):
+        y = r * (height + TITLE + GAP) + TITLE
+        for c, each in enumerate(row):
+            x = left + c * (width + GAP)
+            sheet.text(x, y - 0.04, each.title, 6.5 if columns > 1 else 7.5)
+            sheet.heat(x, y, width, height, reduced(each.values_TS)[0], largest, signed)
+            if r == len(rows) - 1:
+                sheet.labels_across(x, y + height, width, across, size)
+        sheet.labels_down(left, y, height, down, size)
+    bottom = len(rows) * (height + TITLE + GAP) - GAP
+    sheet.text(0.0, bottom / 2, axes[0], 8, rotation=90, ha="left", va="center")
+    total = left + columns * (width + GAP) - GAP
+    sheet.text(left + (total - left) / 2, bottom + below, axes[1], 8, ha="center", va="top")
+    end = bottom + below + 0.2
+    sheet.scale(left, end + 0.2, largest, unit, signed)
+    return sheet.finished(max(total, left + 3), end + SCALE)
+
+
+def _sides(across: int, down: int, columns: int, rows: int) -> tuple[float, float]:
+    """Width and height of one map: room for every label, unless that would be too large; positions are square."""
+    single = columns * rows == 1
+    most_wide = WIDEST if single else min(WIDEST_OF_MANY, ALL_WIDE / columns)
+    most_high = WIDEST if single else min(WIDEST_OF_MANY, ALL_HIGH / rows)
+    cell = min(LARGE_CELL if single else CELL, most_wide / across, most_high / down)
+    cell = max(cell, SMALLEST / max(across, down))
+    return max(across * cell, NARROWEST), max(down * cell, NARROWEST)
+
+
+def reduced(values: NDArray[np.floating], most: int = MOST_POSITIONS) -> tuple[NDArray[np.floating], tuple[int, int]]:
+    """At most so many rows and columns: of a block of several, what is largest, since a mean would hide single links.
+
+    Also returns how many were joined, down and across.
+    """
+    *before, height, width = values.shape
+    down, across = (max(1, math.ceil(side / most)) for side in (height, width))
+    if down == across == 1:
+        return values, (1, 1)
+    rows, columns = math.ceil(height / down), math.ceil(width / across)
+    padded = np.full((*before, rows * down, columns * across), np.nan, dtype=values.dtype)
+    padded[..., :height, :width] = values
+    blocks = padded.reshape(*before, rows, down, columns, across)
+    largest = np.where(np.isnan(blocks), 0.0, np.abs(blocks))
+    order = np.moveaxis(largest, -3, -2).reshape(*before, rows, columns, down * across).argmax(-1)
+    flat = np.moveaxis(blocks, -3, -2).reshape(*before, rows, columns, down * across)
+    return np.take_along_axis(flat, order[..., None], -1)[..., 0], (down, across)
+
+
+def joined_labels(labels: Sequence[str], count: int) -> list[str]:
+    """The first of every block."""
+    return list(labels) if count == 1 else [f"{name} …" for name in labels[::count]]
+
+
+def answer_labels(subject: Subject) -> list[str]:
+    """Of all answers, numbered where there are several."""
+    labels = [label(answer.label) for answer in subject.answers]
+    return labels if len(labels) == 1 else [f"{number + 1}  {each}" for number, each in enumerate(labels)]
+
+
+def what_answers_are(subject: Subject, chosen: Sequence[int]) -> str:
+    """Of these answers: whether the model said them, or they stand in a text that it was given."""
+    given = [subject.answers[number].given for number in chosen]
+    if not any(given):
+        return "what the model said"
+    return "what stands there" if all(given) else "what stands there; after that, what the model said"
+
+
+def draw_cells(
+    values: NDArray[np.floating],
+    words: Sequence[Sequence[str]],
+    down: Sequence[str],
+    across: Sequence[str],
+    unit: str,
+    axes: tuple[str, str],
+    largest: float = 1.0,
+    signed: bool = False,
+    each_row: int = 14,
+    high: float = 0.24,
+) -> Figure:
+    """A table with a word in each cell, on the colour of its number; as many columns as fit, the rest below them."""
+    size, rows = 7.0, len(down)
+    longest = max(BOLD * text_width(across, size), text_width([word for row in words for word in row], size))
+    wide = min(1.6, max(0.45, longest + 0.12))
+    left = text_width(down, 7.5) + 0.35
+    sheet = Sheet()
+    y = 0.1
+    for start in range(0, len(across), each_row):
+        y += 0.2
+        for column, name in enumerate(across[start : start + each_row]):
+            sheet.text(left + (column + 0.5) * wide, y - 0.05, _cut(name, wide, size), size, ha="center", weight="bold")
+        for row in range(rows):
+            sheet.text(left - 0.06, y + (row + 0.5) * high, down[row], 7.5, ha="right", va="center")
+        part = values[:, start : start + each_row]
+        sheet.heat(left, y, wide * part.shape[1], high * rows, part, largest, signed)
+        for row, column in np.ndindex(part.shape):
+            if not np.isnan(part[row, column]):
+                word = _cut(words[row][start + column], wide, size)
+                colour = ink(float(part[row, column]), largest, signed)
+                x, middle = left + (column + 0.5) * wide, y + (row + 0.5) * high
+                sheet.text(x, middle, word, size, ha="center", va="center", color=colour)
+        y += high * rows + 0.12
+    sheet.text(0.0, y / 2, axes[0], 8, rotation=90, ha="left", va="center")
+    total = left + wide * min(each_row, len(across))
+    sheet.text(left, y + 0.1, axes[1], 8, va="center")
+    sheet.scale(left, y + 0.42, largest, unit, signed)
+    return sheet.finished(max(total + 0.05, left + 3.2), y + 0.62)
+
+
+def _cut(text: str, wide: float, size: float) -> str:
+    most = max(2, int(wide / (0.58 * size * POINT)))
+    return text if len(text) <= most else f"{text[: most - 1]}…"

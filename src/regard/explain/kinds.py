@@ -1,0 +1,144 @@
+"""What can be shown of a run: every kind, what it needs, and who makes it. Quick to import: verbs ask it for help."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.errors import UsageError, did_you_mean
+
+ENDINGS = (".png", ".svg", ".html", ".json", ".csv")
+
+
+@dataclass(frozen=True)
+class Kind:
+    maker: str  # "module:function" of this package, from what is asked for to what is shown
+    about: str  # in a line
+    takes: tuple[str, ...] = ()  # what can be chosen: fields of `view.Choice`
+    input: Literal["needed", "optional", "none"] = "needed"  # none: it is of the model alone
+
+
+KINDS = {
+    "attention": Kind(
+        "attention:attention",
+        "what every head looked at; of images, over the picture",
+        ("stack", "layer", "head", "answer"),
+    ),
+    "alignment": Kind(
+        "alignment:alignment",
+        "which word of the source each written one comes from",
+        ("layer", "head", "reading"),
+    ),
+    "rollout": Kind("rollout:rollout", "attention followed back through all layers", ("stack", "answer")),
+    "lens": Kind("lens:lens", "what the model would say after each layer", ("answer",)),
+    "contributions": Kind(
+        "contributions:contributions", "what each head and part added to one logit", ("answer", "token")
+    ),
+    "ablation": Kind("ablation:ablation", "how the answer changes with each head or part switched off", ("answer",)),
+    "attribution": Kind(
+        "attribution:attribution",
+        "how much each position of the input speaks for the answer",
+        ("answer", "token", "method"),
+    ),
+    "influence": Kind(
+        "influence:influence",
+        "how strongly each position depends on each other, with any mixer",
+        ("stack", "answer"),
+    ),
+    "heads": Kind("heads:heads", "scores of all heads: importance, entropy, induction, copying …"),
+    "candidates": Kind(
+        "candidates:candidates", "what the model could have said at each place", ("answer", "count", "temperature")
+    ),
+    "beams": Kind("beams:beams", "the search for the best output, as a tree"),
+    "tokens": Kind("pieces:tokens", "what the model reads: its tokens, or the patches of an image"),
+    "positions": Kind("positions:positions", "how the model is told where things stand", input="none"),
+    "toeplitz": Kind(
+        "convolutions:convolutions",
+        "Hyena's convolutions as matrices; or all that it does with an input",
+        input="optional",
+    ),
+}
+
+
+def find(name: str) -> Kind:
+    if name not in KINDS:
+        raise UsageError(f"Nothing is drawn for '{name}'.", "There is no such picture.", did_you_mean(name, KINDS))
+    return KINDS[name]
+
+
+def must_have_effect(what: str, chosen: Iterable[str]) -> None:
+    """What a kind does not take is told before anything is computed."""
+    for name in chosen:
+        if name not in KINDS[what].takes:
+            takers = [other for other, kind in KINDS.items() if name in kind.takes]
+            raise UsageError(
+                f"--{name} has no effect here.",
+                f"It is for {', '.join(takers)}; what is shown is {what}.",
+                f"Leave --{name} out, or choose another kind with --what.",
+            )
+
+
+def must_be_known(path: Path) -> None:
+    """An ending that is not known is told before anything is computed."""
+    if path.suffix.lower() not in ENDINGS:
+        known = ", ".join(ENDINGS[:-1])
+        raise UsageError(
+            f"'{path}' has an unknown ending.",
+            f"What is shown can be written as {known} or {ENDINGS[-1]}.",
+            f"Use a name such as {path.stem or 'explain'}.png or {path.stem or 'explain'}.html.",
+        )
+
+
+def parameters(task: Any) -> dict[str, inspect.Parameter]:
+    """What an input of this task consists of: of a translator, a text and perhaps a target; none: nothing is inside."""
+    return dict(inspect.signature(task.subject).parameters) if hasattr(task, "subject") else {}
+
+
+def input_of(task: Any, what: str, text: str, target: str = "", context: str | None = None) -> tuple[Any, ...]:
+    """What a task is asked to look into, or a clear error. `what`: the kind, or nothing for the one that fits."""
+    wanted = parameters(task)
+    needs = KINDS[what].input if what else "needed"
+    if not wanted and (needs == "needed" or text):
+        raise UsageError(
+            f"'{task.folder.path}' is {task.about.noun}.",
+            "It has no layers to look into.",
+            f"Use `regard {task.about.verb} {task.folder.path}`.",
+        )
+    for name, value in (("target", target), ("context", context)):
+        if value and name not in wanted:
+            raise UsageError(
+                f"A {name} has no effect here.", f"'{task.folder.path}' is {task.about.noun}.", f"Leave --{name} out."
+            )
+    if needs == "none":
+        if text.strip():
+            raise UsageError("An input has no effect here.", f"'{what}' is drawn of the model alone.", "Leave it out.")
+        return ()
+    first = next(iter(wanted.values()))
+    image = getattr(task, "reads", "") == "images"
+    if not text.strip():
+        if needs == "optional" or first.default is not inspect.Parameter.empty:
+            return ()
+        raise UsageError(
+            f"{'An image' if image else 'A text'} is missing.",
+            f"'{what or 'attention'}' is drawn for one.",
+            "Add its file: dog.png" if image else 'Add it: "A dog sleeps."',
+        )
+    if not image:
+        _must_be_unicode(text + target)
+    if "context" in wanted:
+        if context is None or not context.strip():
+            raise UsageError(
+                "The context is missing.", "It is the text that has the answer to a question.", "Add --context FILE."
+            )
+        return text, context
+    return (text, target) if "target" in wanted else (text,)
+
+
+def _must_be_unicode(text: str) -> None:
+    from regard.data.lines import HALF_A_CHARACTER, encodable
+
+    if not encodable(text):
+        raise UsageError("The text is not Unicode.", HALF_A_CHARACTER, "Give it in UTF-8.")

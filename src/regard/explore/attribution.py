@@ -1,0 +1,39 @@
+"""What the page asks about attribution: which positions speak for an answer, and whether that is faithful."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.explore.session import Looked
+from regard.inside.attribution import Method
+from regard.inside.faithfulness import Faithfulness
+from regard.inside.named import Named
+
+
+def attribution(
+    looked: Looked, method: Method = "integrated-gradients", answer: int = -1, token: int | None = None
+) -> dict[str, Any]:
+    """The score of each position of each stack that reads the input; never without its faithfulness."""
+    made = looked.trace.attribute(method, answer, token)
+    return {
+        "answer": made.answer,
+        "stacks": {name: scores.to_json() for name, scores in made.stacks.items()},
+        "faithful": _faithful(made.faithful()),
+        **made.notes,
+    }
+
+
+def _faithful(measured: Faithfulness) -> dict[str, Any]:
+    """Every number of it; of the random curves their mean."""
+    curves = {"deletion_curve", "insertion_curve"}
+    numbers = {name: getattr(measured, name) for name in measured.__dataclass_fields__ if name not in curves}
+    return numbers | {name: _curve(getattr(measured, name)) for name in curves}
+
+
+def _curve(curves: Named) -> dict[str, Any]:
+    return {
+        "shares": curves.labels[1],
+        "by_score": curves.values[0].tolist(),
+        "random": curves.values[1:].mean(0).tolist(),
+        "orders": len(curves.values) - 1,
+    }

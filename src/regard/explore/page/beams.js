@@ -1,0 +1,148 @@
+// The beam tree: every hypothesis that a search considered, from left to right, step by step.
+
+import { h, number, numbersBelow, svg, table, visible } from "regard/dom.js";
+
+const ROW = 20;
+const GAP = 31; // between the columns, for the branches
+const PRUNED = 2; // best pruned ones that are drawn of each step, if not all are
+
+const COLUMNS = ["step", "text", "ln p of its last token", "ln p", "score", "fate"];
+const FATES = { kept: "kept", pruned: "pruned", ended: "ended", winner: "won" };
+
+// `tree`: what `beams` is answered with; `all`: whether every pruned hypothesis is drawn.
+export function beamTree(page, tree, all) {
+  const nodes = tree.nodes.map((node) => ({ ...node, children: [], scored: scoreOf(tree, node) }));
+  for (const node of nodes) {
+    node.text = node.parent === null ? "" : nodes[node.parent].text + node.word;
+    if (node.parent !== null) nodes[node.parent].children.push(node);
+  }
+  const shown = all ? new Set(nodes) : drawnOf(nodes);
+  const reading = h("p", { class: "reading", role: "status" }, "Point at a hypothesis to read it.");
+  return [
+    h(
+      "div",
+      { class: "tree-box scroll", tabindex: 0, role: "group", "aria-label": "Beam tree, with its numbers in tables below" },
+      drawn(nodes, shown, reading),
+    ),
+    h(
+      "p",
+      { class: "tree-key" },
+      h("span", { class: "tree-sign won" }, "won"),
+      h("span", { class: "tree-sign ended" }, "■ ended"),
+      h("span", { class: "tree-sign kept" }, "kept"),
+      h("span", { class: "tree-sign pruned" }, "pruned"),
+      h("span", { class: "quiet" }, "beside each word: ln p of it · score so far"),
+    ),
+    reading,
+    finished(nodes),
+    numbersBelow(`All ${nodes.length - 1} hypotheses`, COLUMNS, () => nodes.slice(1).map(numbersOf)),
+  ];
+}
+
+// log p / ((5 + |y|) / 6)^α, as if it ended here.
+function scoreOf(tree, node) {
+  return node.score ?? node.total / ((5 + node.step) / 6) ** tree.length_penalty;
+}
+
+function numbersOf(node) {
+  return [String(node.step), visibleText(node), node.log_p, node.total, node.scored, FATES[node.fate]];
+}
+
+function visibleText(node) {
+  return node.text.trim() || visible(node.word);
+}
+
+function drawnOf(nodes) {
+  const shown = new Set(nodes.filter((node) => node.fate !== "pruned"));
+  const pruned = nodes.filter((node) => node.fate === "pruned").sort((a, b) => b.total - a.total);
+  const counts = new Map();
+  for (const node of pruned) {
+    const count = counts.get(node.step) ?? 0;
+    if (count < PRUNED) shown.add(node);
+    counts.set(node.step, count + 1);
+  }
+  return shown;
+}
+
+function drawn(nodes, shown, reading) {
+  const steps = Math.max(...nodes.map((node) => node.step));
+  const label = (node) => `${node.fate === "ended" || node.fate === "winner" ? "■ " : ""}${visible(node.word)}`;
+  const numbers = (node) => ` ${number(node.log_p, 2)} · ${number(node.scored, 2)}`;
+  const ofWords = measure("700 13px");
+  const ofNumbers = measure("10px");
+  const wide = (node) => ofWords(label(node)) + (node.step ? ofNumbers(numbers(node)) : 0) + 4;
+  const widest = new Array(steps + 1).fill(0);
+  for (const node of shown) widest[node.step] = Math.max(widest[node.step], wide(node));
+  const left = [6];
+  for (const width of widest) left.push(left.at(-1) + width + GAP);
+
+  // The first row of each step that is free below all that is placed there.
+  const free = new Array(steps + 1).fill(0);
+  place(nodes[0], 0);
+  function place(node, least) {
+    const following = [];
+    for (let each = node; each; each = shownChildren(each)[0]) following.push(free[each.step]); // they go straight on
+    node.row = Math.max(least, ...following);
+    free[node.step] = node.row + 1;
+    for (const child of shownChildren(node)) place(child, node.row);
+  }
+  // The hypothesis that won goes first; the others are below it, the best first.
+  function shownChildren(node) {
+    const children = node.children.filter((child) => shown.has(child));
+    return children.sort((a, b) => b.on_path - a.on_path || b.total - a.total);
+  }
+
+  const middle = (node) => 16 + node.row * ROW;
+  const lines = [];
+  const texts = [];
+  // What won is drawn last, above the others.
+  for (const node of [...shown].sort((a, b) => a.on_path - b.on_path)) {
+    const kind = node.on_path ? "won" : FATES[node.fate];
+    const x = left[node.step];
+    const y = middle(node);
+    if (node.parent !== null) {
+      const parent = nodes[node.parent];
+      const from = left[parent.step] + wide(parent);
+      const to = x - 5;
+      const bend = left[node.step] - 22;
+      const curve = `C${bend + 4} ${middle(parent)} ${bend - 4} ${y} ${bend + 8} ${y}`;
+      const d = `M${from} ${middle(parent)} H${bend - 8} ${curve} H${to}`;
+      lines.push(svg("path", { class: `branch ${kind}`, d }));
+    }
+    const text = `${visibleText(node)}: ln p ${number(node.total)}, score ${number(node.scored)}, ${FATES[node.fate]}`;
+    texts.push(
+      svg(
+        "g",
+        { class: `hypothesis ${kind}`, dataset: { node: node.id }, onpointerenter: () => (reading.textContent = text) },
+        svg("title", {}, text),
+        svg("text", { x, y: y + 4 }, label(node), node.step ? svg("tspan", { class: "figures" }, numbers(node)) : null),
+      ),
+    );
+  }
+  const width = left.at(-1) - GAP + 8;
+  const height = Math.max(...free) * ROW + 16;
+  const size = { width, height, viewBox: `0 0 ${width} ${height}` };
+  return svg("svg", { class: "beam-tree", ...size, role: "img", "aria-label": "Beam tree" }, lines, texts);
+}
+
+// How wide a text will be in this font.
+function measure(font) {
+  const context = document.createElement("canvas").getContext("2d");
+  context.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+  return (text) => context.measureText(text).width;
+}
+
+function finished(nodes) {
+  const ended = nodes.filter((node) => node.score !== null).sort((a, b) => b.score - a.score);
+  return table(
+    "Hypotheses that ended, by their score",
+    ["text", "tokens", "ln p", "score", "fate"],
+    ended.map((node) => [
+      node.text.replace(/<end>$/, "").trim() || "nothing",
+      String(node.step),
+      node.total,
+      node.score,
+      node.fate === "winner" ? "won: the output" : "ended",
+    ]),
+  );
+}

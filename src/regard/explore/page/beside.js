@@ -1,0 +1,68 @@
+// Two texts, one above the other, with what changed marked.
+
+import { h, note, visible } from "regard/dom.js";
+
+// Which words of each are in both, in order: the longest common subsequence.
+export function common(before, after) {
+  const length = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
+  for (let i = before.length - 1; i >= 0; i--) {
+    for (let j = after.length - 1; j >= 0; j--) {
+      length[i][j] = before[i] === after[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
+    }
+  }
+  const kept = [new Set(), new Set()];
+  for (let i = 0, j = 0; i < before.length && j < after.length; ) {
+    if (before[i] === after[j]) {
+      kept[0].add(i++);
+      kept[1].add(j++);
+    } else if (length[i + 1][j] >= length[i][j + 1]) i++;
+    else j++;
+  }
+  return kept;
+}
+
+function sameBeginning(before, after) {
+  const first = before.findIndex((word, i) => word !== after[i]);
+  const same = [...before.keys()].slice(0, first < 0 ? before.length : first);
+  return [new Set(same), new Set(same)];
+}
+
+// `names`: what the two lines are called. `onward`: from the first difference on, all is another text. `marked`: the word
+// of the second that was forced.
+export function textsBeside(names, before, after, { onward = false, marked = null } = {}) {
+  const kept = onward ? sameBeginning(before, after) : common(before, after);
+  const changes = after.length - kept[1].size + before.length - kept[0].size;
+  const line = (words, side) =>
+    h(
+      "div",
+      { class: "named-line" },
+      h("span", { class: "line-name" }, names[side]),
+      h(
+        "div",
+        { class: "line" },
+        words.map((word, i) => {
+          const forced = side === 1 && i === marked;
+          const tag = kept[side].has(i) ? "span" : side ? "ins" : "del";
+          const kinds = ["token", kept[side].has(i) ? "" : "changed", forced ? "forced-token" : ""];
+          const token = h(tag, { class: kinds.filter(Boolean).join(" "), title: forced ? "forced" : null }, visible(word));
+          return forced ? [h("span", { class: "forced-mark" }, "forced ▸"), token] : token;
+        }),
+        words.length ? null : h("span", { class: "quiet" }, "nothing"),
+      ),
+    );
+  return h("div", { class: "texts-beside", dataset: { changes } }, line(before, 0), line(after, 1));
+}
+
+// What is written token by token, with the change and without.
+export async function writtenAnew(page, options) {
+  const onward = page.look.can.continue;
+  const most = onward ? 24 : 64;
+  const { before, after } = await page.ask("rewrite", { ...options, most });
+  return h(
+    "div",
+    {},
+    h("h2", {}, "Written anew"),
+    textsBeside(["as it is", "changed"], before.words, after.words, { onward }),
+    note(`The likeliest token at every step, at most ${most}.`),
+  );
+}

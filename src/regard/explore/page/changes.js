@@ -1,0 +1,70 @@
+// What changed in the answers: for each place what was said and what is likeliest now, with bars.
+
+import { h, number, percent, visible } from "regard/dom.js";
+
+const MOST_ROWS = 100; // beyond them, only the largest changes
+const COLUMNS = ["place", "said", "p", "p now", "likeliest", "p", "change of ln p", "nats"];
+
+// `result`: what `ablate` and `change` are answered with.
+export function changes(page, result) {
+  const { before, after, said, change } = result;
+  const answers = page.look.answers;
+  const differ = answers.map((_, i) => before.tokens[i] !== after.tokens[i]);
+  const count = differ.filter(Boolean).length;
+  const summary =
+    answers.length === 1
+      ? `The answer ${count ? "changes" : "does not change"}.`
+      : `${count} of ${answers.length} tokens ${count === 1 ? "changes" : "change"}.`;
+  const total = change.values.reduce((sum, value) => sum + value, 0);
+  let order = answers.map((_, i) => i);
+  if (order.length > MOST_ROWS) {
+    order = order.sort((a, b) => Math.abs(change.values[b]) - Math.abs(change.values[a])).slice(0, MOST_ROWS);
+  }
+  const most = Math.max(0.01, ...change.values.map(Math.abs));
+  page.say(summary);
+  return h(
+    "div",
+    { class: "changes" },
+    h(
+      "p",
+      { class: "summary" },
+      h("strong", {}, summary),
+      ` ln p of what was said changes by ${number(total)} in all.`,
+      order.length < answers.length ? ` The ${MOST_ROWS} largest changes:` : "",
+    ),
+    h(
+      "div",
+      { class: "scroll tall", tabindex: 0, role: "group", "aria-label": "Change of each answer" },
+      h(
+        "table",
+        { class: "changes-table" },
+        h("thead", {}, h("tr", {}, COLUMNS.map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, order.map(row)),
+      ),
+    ),
+  );
+
+  function row(i) {
+    const answer = answers[i];
+    const line = h(
+      "tr",
+      { class: differ[i] ? "differs" : null, dataset: { answer: i } },
+      h("th", { scope: "row" }, String(i + 1)),
+      h("td", {}, visible(answer.label)),
+      h("td", { class: "number" }, percent(answer.probability)),
+      h("td", { class: "number" }, percent(said[i])),
+      h("td", {}, differ[i] ? `${visible(before.words[i])} → ${visible(after.words[i])}` : visible(after.words[i])),
+      h("td", { class: "number" }, percent(after.probabilities[i])),
+      h("td", { class: "change-room" }, bar(change.values[i], most)),
+      h("td", { class: "number" }, number(change.values[i])),
+    );
+    return answer.position === null ? line : page.highlight.stands(line, page.look.stacks.at(-1).name, answer.position);
+  }
+}
+
+function bar(value, most) {
+  const width = `${(50 * Math.abs(value)) / most}%`;
+  const side = value < 0 ? { right: "50%" } : { left: "50%" };
+  const drawn = h("span", { class: value < 0 ? "bar negative" : "bar", style: { width, ...side } });
+  return h("span", { class: "bar-room" }, drawn);
+}

@@ -1,0 +1,130 @@
+// Other tokens in the place of these: typed, chosen from the vocabulary, or swapped with a neighbour.
+
+import { writtenAnew } from "regard/beside.js";
+import { changes } from "regard/changes.js";
+import { button, h, note, problem, visible } from "regard/dom.js";
+import { roving } from "regard/roving.js";
+import { tokenLine } from "regard/tokens.js";
+
+export async function changing(page) {
+  if (!page.live) return note("Other tokens need the model: open the live page with regard explore.");
+  const own = page.look.stacks.map((stack) => stack.tokens);
+  const changed = sameShape(page.state.get("changed"), own) ? page.state.get("changed") : null;
+  const tokens = changed ?? own;
+  const chosen = chosenPlace(page);
+  const [result, pieces] = await compared(page, changed);
+  const lines = page.look.stacks.map((stack, index) =>
+    h(
+      "div",
+      { class: "named-line" },
+      h("span", { class: "line-name" }, stack.name),
+      roving(
+        tokenLine(page, { ...stack, pieces: pieces[index] }, {
+          pick: (position) => page.state.set({ stack: stack.name, position }),
+          chosen: chosen?.index === index ? chosen.position : -1,
+          marked: (position) => tokens[index][position] !== own[index][position],
+        }),
+      ),
+    ),
+  );
+  return h(
+    "div",
+    {},
+    note("Choose a token, then type another in its place (Enter takes it), or swap it with its neighbour. Changed tokens are underlined."),
+    lines,
+    chosen ? editor(page, tokens, pieces, chosen) : null,
+    changed
+      ? h(
+          "div",
+          { class: "controls" },
+          button("As it was", () => page.state.set({ changed: undefined })),
+          button("Look at this input", () =>
+            page.state.set({ input: { ...page.input, tokens: changed }, changed: undefined }),
+          ),
+        )
+      : null,
+    result,
+  );
+}
+
+function sameShape(changed, own) {
+  const alike = Array.isArray(changed) && changed.length === own.length;
+  return alike && changed.every((ids, i) => ids?.length === own[i].length);
+}
+
+function chosenPlace(page) {
+  const index = page.look.stacks.findIndex((stack) => stack.name === page.state.get("stack"));
+  const position = page.state.get("position");
+  return index >= 0 && position >= 0 && position < page.look.stacks[index].pieces.length ? { index, position } : null;
+}
+
+async function compared(page, changed) {
+  const pieces = page.look.stacks.map((stack) => stack.pieces);
+  if (!changed) return [null, pieces];
+  try {
+    const result = await page.ask("change", { tokens: changed });
+    const drawn = [changes(page, result)];
+    if (page.look.can.write) drawn.push(await writtenAnew(page, { tokens: changed }));
+    return [h("div", { class: "result" }, drawn), result.pieces];
+  } catch (error) {
+    if (!error.what) throw error;
+    return [problem(error), pieces];
+  }
+}
+
+function editor(page, tokens, pieces, { index, position }) {
+  const stack = page.look.stacks[index];
+  const put = (edit) => {
+    const other = tokens.map((ids) => [...ids]);
+    edit(other[index]);
+    page.state.set({ changed: other });
+  };
+  const swap = (step) => put((ids) => ([ids[position], ids[position + step]] = [ids[position + step], ids[position]]));
+  const found = h("div", { class: "line suggestions", role: "group", "aria-label": "Tokens that begin like this" });
+  const typed = { type: "text", id: "another", spellcheck: "false", autocomplete: "off", size: 16 };
+  const field = h("input", { ...typed, oninput: suggest, onkeydown: taken });
+  const label = h("label", { for: "another" }, `in place of ${visible(pieces[index][position])}`);
+  let turn = 0;
+
+  async function suggest() {
+    const mine = ++turn;
+    if (!field.value) return found.replaceChildren();
+    const { words, tokens: ids } = await page.ask("vocabulary", { prefix: field.value, stack: stack.name });
+    if (mine !== turn) return;
+    const spaced = stack.pieces.some((piece) => piece.startsWith(" "));
+    const buttons = words.map((word, i) => {
+      const inside = spaced && !word.startsWith(" ") && !word.startsWith("<"); // of a word that has begun before
+      const choose = () => put((all) => (all[position] = ids[i]));
+      return button(inside ? `…${visible(word)}` : visible(word), choose, { class: "token" });
+    });
+    const nothing = h("span", { class: "quiet" }, "No token begins like this.");
+    found.replaceChildren(...(buttons.length ? buttons : [nothing]));
+    if (buttons.length) roving(found);
+    page.say(`${buttons.length} tokens begin like this.`);
+  }
+
+  // Enter takes the token that was typed; where there is none, it goes to the first that begins so.
+  async function taken(event) {
+    if (event.key !== "Enter" || !field.value) return;
+    event.preventDefault();
+    const { words, tokens: ids } = await page.ask("vocabulary", { prefix: field.value, stack: stack.name });
+    const same = [field.value, ` ${field.value.trim()}`, field.value.trim()];
+    const exact = same.map((word) => words.indexOf(word)).find((i) => i >= 0);
+    if (exact !== undefined) return put((all) => (all[position] = ids[exact]));
+    await suggest();
+    found.querySelector("button")?.focus();
+  }
+
+  return h(
+    "div",
+    { class: "editor" },
+    h(
+      "div",
+      { class: "controls" },
+      h("span", { class: "field" }, label, field),
+      button("Swap with the one before", () => swap(-1), { disabled: position === 0 }),
+      button("Swap with the next", () => swap(1), { disabled: position === tokens[index].length - 1 }),
+    ),
+    found,
+  );
+}

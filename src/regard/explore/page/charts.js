@@ -1,0 +1,91 @@
+// Bars and lines, as SVG and plain elements.
+
+import { h, number, numbersBelow, svg, visible } from "regard/dom.js";
+import { swatch } from "regard/tokens.js";
+
+const FEW = 30; // points of a curve: each is marked
+
+/* Signed bars, one for each name. `marks`: of each, {stack, position} to light, or null. `most`: what fills a bar.
+   `plain`: names are our own words, not pieces of a text. */
+export function bars(page, { label, names, values, unit = "", marks = [], pick = null, format = number, most = null, plain = false }) {
+  most ??= Math.max(1e-9, ...values.filter(Number.isFinite).map(Math.abs));
+  const signed = values.some((value) => value < 0);
+  const lines = names.map((name, i) => {
+    const share = `${(100 * Math.abs(values[i] ?? 0)) / most / (signed ? 2 : 1)}%`;
+    const bar = h("span", { class: values[i] < 0 ? "bar negative" : "bar", style: { width: share } });
+    const start = signed ? (values[i] < 0 ? { right: "50%" } : { left: "50%" }) : { left: "0" };
+    for (const [side, value] of Object.entries(start)) bar.style.setProperty(side, value);
+    const line = h(
+      pick ? "button" : "div",
+      { class: "bar-line", type: pick ? "button" : null, onclick: pick ? () => pick(i) : null },
+      h("span", { class: "bar-name", title: plain ? name : visible(name) }, plain ? name : [swatch(name), visible(name)]),
+      h("span", { class: "bar-room" }, bar),
+      h("span", { class: "bar-value" }, format(values[i])),
+    );
+    return marks[i] ? page.highlight.stands(line, marks[i].stack, marks[i].position) : line;
+  });
+  return h("div", { class: "bars", role: "group", "aria-label": unit ? `${label} (${unit})` : label }, lines);
+}
+
+/* Curves. `series`: [{name, values, x?}], each over its own x or over the shared one; null breaks a line. `range`: of y,
+   if not as far as they reach. */
+export function lines({ label, x = [], series, xLabel, yLabel, width = 520, height = 220, range = null }) {
+  const left = 62, right = 12, top = 12, bottom = 36;
+  const all = series.flatMap((each) => each.values).filter((value) => value !== null && Number.isFinite(value));
+  const xs = series.flatMap((each) => each.x ?? x).filter(Number.isFinite);
+  const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
+  const [y0, y1] = range ?? [Math.min(...all), Math.max(...all)];
+  const across = (value) => left + ((value - x0) / (x1 - x0 || 1)) * (width - left - right);
+  const up = (value) => height - bottom - ((value - y0) / (y1 - y0 || 1)) * (height - top - bottom);
+  const span = y1 - y0 || Math.abs(y1) || 1;
+  const digits = span >= 20 ? 0 : span >= 2 ? 1 : span >= 0.1 ? 2 : Math.ceil(-Math.log10(span)) + 1;
+  // What is as good as nothing beside the others is 0; very small numbers are powers of ten.
+  const tick = (value) => (Math.abs(value) < span / 1000 ? "0" : number(value, span < 1e-4 ? 0 : digits));
+  const middle = (height - bottom + top) / 2;
+  const ticks = (low, high) => (high > low ? [low, (low + high) / 2, high] : [low]);
+  const picture = svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label },
+    ticks(y0, y1).map((value) => [
+      svg("line", { x1: left, x2: width - right, y1: up(value), y2: up(value), class: "rule" }),
+      svg("text", { x: left - 6, y: up(value) + 4, "text-anchor": "end" }, tick(value)),
+    ]),
+    ticks(x0, x1).map(xs.every(Number.isInteger) ? Math.round : Number).map((value) => svg("text", { x: across(value), y: height - 18, "text-anchor": "middle" }, number(value, 0))),
+    svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, xLabel),
+    svg("text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, yLabel),
+    series.map((each, index) => path(each, index)),
+  );
+  return h(
+    "figure",
+    { class: "chart-figure", style: { width: `${width}px` } },
+    picture,
+    h("figcaption", {}, series.map((each, i) => h("span", { class: `key series-${i % 6}` }, each.name))),
+    numbersBelow(label, [xLabel, ...series.map((each) => each.name)], () =>
+      [...new Set(xs)].sort((a, b) => a - b).map((value) => [String(value), ...series.map((each) => number(at(each, value), 4))]),
+    ),
+  );
+
+  function at(each, value) {
+    return each.values[(each.x ?? x).indexOf(value)];
+  }
+
+  function path(each, index) {
+    const own = each.x ?? x;
+    let drawn = "";
+    let pen = "M";
+    each.values.forEach((value, i) => {
+      if (value === null || !Number.isFinite(value)) pen = "M";
+      else {
+        drawn += `${pen}${across(own[i]).toFixed(1)} ${up(value).toFixed(1)}`;
+        pen = "L";
+      }
+    });
+    const dots = each.values.length > FEW ? [] : each.values.map((value, i) => dot(own[i], value, index));
+    return [svg("path", { d: drawn, class: `curve series-${index % 6}` }), dots];
+  }
+
+  function dot(at, value, index) {
+    if (value === null || !Number.isFinite(value)) return null;
+    return svg("circle", { cx: across(at), cy: up(value), r: 2.5, class: `dot series-${index % 6}` });
+  }
+}

@@ -1,0 +1,62 @@
+// Is it faithful? What happens to the answer when positions are emptied in the order of an attribution.
+
+import { lines } from "regard/charts.js";
+import { h, number, table } from "regard/dom.js";
+
+export function faithful(found, title = "Is it faithful?") {
+  const measured = found.faithful;
+  const orders = measured.deletion_curve.orders;
+  return h(
+    "section",
+    { class: "faithful", "aria-label": title },
+    h("h2", {}, title),
+    h(
+      "p",
+      { class: "note" },
+      `Positions are emptied (deletion) or put back (insertion), the highest score first, beside the mean of ${orders} random orders. `,
+      verdict(measured),
+    ),
+    h(
+      "div",
+      { class: "side-by-side" },
+      curve("Deletion: a low curve is good", "emptied", measured.deletion_curve),
+      curve("Insertion: a high curve is good", "present", measured.insertion_curve),
+      table(
+        "Areas under the curves, and p(x) − p without or with only the top 10 … 100 %",
+        ["measure", "by score", "at random", "good is"],
+        [
+          ["deletion", measured.deletion, measured.deletion_random, "low"],
+          ["insertion", measured.insertion, measured.insertion_random, "high"],
+          ["comprehensiveness", measured.comprehensiveness, measured.comprehensiveness_random, "high"],
+          ["sufficiency", measured.sufficiency, measured.sufficiency_random, "low"],
+        ],
+      ),
+    ),
+    h("p", { class: "quiet" }, `Areas of random orders differ by ± ${number(measured.random_spread)} (standard deviation).`),
+  );
+}
+
+function verdict(measured) {
+  const lower = measured.deletion < measured.deletion_random;
+  const higher = measured.insertion > measured.insertion_random;
+  if (lower && higher) return "By both, the answer depends on what the scores name more than on positions chosen at random.";
+  if (lower || higher) return `They do better than chance by ${lower ? "deletion" : "insertion"} only.`;
+  return "They do no better than chance: do not rely on these scores.";
+}
+
+function curve(label, what, { shares, by_score, random, orders }) {
+  const chart = lines({
+    label,
+    x: shares.map((share) => Number.parseFloat(share)),
+    series: [
+      { name: "by score", values: by_score },
+      { name: `mean of ${orders} random orders`, values: random },
+    ],
+    xLabel: `% ${what}`,
+    yLabel: "probability",
+    range: [0, Math.max(...by_score, ...random)],
+    width: 380,
+    height: 210,
+  });
+  return h("div", { class: "chart-column" }, h("h3", {}, label), chart);
+}

@@ -1,0 +1,243 @@
+// A matrix as a heat map: one canvas, one tab stop, arrow keys over its cells, and a table of its largest numbers.
+
+import { largest } from "regard/arrays.js";
+import { colour } from "regard/colours.js";
+import { h, number, table, visible } from "regard/dom.js";
+
+const MOST_LABELS = 72;
+const STRONGEST = 20; // rows of the table
+
+/* `matrix`: {head: {shape: [R, C], step?, from?}, values}. `rows`, `columns`: {labels, stack?, axis}: what stands along
+   the edges; with the name of a stack, its tokens are lit; `plain`: labels are our own words, not pieces of a text.
+   `scale`: unit, positive, signed. `most`: the value that has
+   the last colour. `open`: called with (row, column) on Enter or click. `zoom`: called with the window of a cell that
+   stands for several. `chosen`: a row that stays marked; `kept`: a cell
+   that does, [row, column], until another is opened. */
+export function heatmap(page, { matrix, rows, columns, label, scale = "unit", most = null, open = null, zoom = null, cell = null, chosen = null, kept = null }) {
+  const [height, width] = matrix.head.shape;
+  const [stepDown, stepAcross] = matrix.head.step ?? [1, 1];
+  const [fromDown, fromAcross] = matrix.head.from ?? [0, 0];
+  const last = most ?? (scale === "unit" ? 1 : largest(matrix.values) || 1);
+  const size = cell ?? Math.max(2, Math.min(22, Math.floor(620 / Math.max(width, height))));
+  const canvas = h("canvas", { width, height, class: "pixels", "aria-hidden": "true" });
+  canvas.style.width = `${width * size}px`;
+  canvas.style.height = `${height * size}px`;
+  paint(canvas, matrix.values, scale, last);
+
+  const across = h("div", { class: "cross across", hidden: true });
+  const down = h("div", { class: "cross down", hidden: true });
+  const keptCell = h("div", { class: "at-cell kept", hidden: true });
+  const say = h("div", { class: "reading" }, label);
+  const field = h(
+    "div",
+    {
+      class: "field-of-cells",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "heat map",
+      "aria-label": `${label}: ${height} rows, ${width} columns. Arrow keys move, Enter opens a cell.`,
+    },
+    canvas,
+    chosen === null || chosen < 0 || chosen >= height ? null : markedRow(chosen),
+    keptCell,
+    across,
+    down,
+  );
+  let at = null;
+
+  function markedRow(row) {
+    return h("div", { class: "cross across kept", style: { top: `${row * size}px`, height: `${size}px` } });
+  }
+
+  const named = (side, index, from, step) => {
+    const first = from + index * step;
+    if (step === 1) return labelOf(side, first);
+    return `${first + 1}–${Math.min(first + step, side.labels.length)}`;
+  };
+  const described = (row, column) =>
+    `${named(rows, row, fromDown, stepDown)} → ${named(columns, column, fromAcross, stepAcross)}: ` +
+    `${number(matrix.values[row * width + column], 4)}${stepDown * stepAcross > 1 ? ", the largest there" : ""}`;
+
+  function point(row, column, spoken = false) {
+    at = [row, column];
+    say.textContent = described(row, column);
+    if (spoken) page.say(say.textContent);
+    const marks = [];
+    if (rows.stack && stepDown === 1) marks.push({ stack: rows.stack, position: fromDown + row });
+    if (columns.stack && stepAcross === 1) marks.push({ stack: columns.stack, position: fromAcross + column });
+    page.highlight.set(marks);
+    mark(row, column);
+  }
+
+  function mark(row, column) {
+    across.hidden = row === null;
+    down.hidden = column === null;
+    if (row !== null) Object.assign(across.style, { top: `${row * size}px`, height: `${size}px` });
+    if (column !== null) Object.assign(down.style, { left: `${column * size}px`, width: `${size}px` });
+  }
+
+  function opened() {
+    if (at === null) return;
+    const [row, column] = at;
+    if (stepDown * stepAcross > 1 && zoom) zoom(windowOf(row, column));
+    else if (open) {
+      keep([row, column]);
+      open(fromDown + row, fromAcross + column);
+    }
+  }
+
+  function keep(where) {
+    keptCell.hidden = where === null;
+    if (where === null) return;
+    const [row, column] = where;
+    Object.assign(keptCell.style, { top: `${row * size}px`, left: `${column * size}px`, width: `${size}px`, height: `${size}px` });
+  }
+
+  // Around a reduced cell, as much as can be shown exactly.
+  function windowOf(row, column) {
+    const part = (index, from, step, size) => {
+      const span = Math.min(128, size);
+      const middle = from + index * step;
+      const start = Math.max(0, Math.min(middle - span / 2, size - span));
+      return [Math.floor(start), Math.floor(start) + span];
+    };
+    return {
+      rows: part(row, fromDown, stepDown, rows.labels.length),
+      columns: part(column, fromAcross, stepAcross, columns.labels.length),
+    };
+  }
+
+  function cellOf(event) {
+    const box = canvas.getBoundingClientRect();
+    return [
+      Math.min(height - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * height))),
+      Math.min(width - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * width))),
+    ];
+  }
+
+  field.addEventListener("pointermove", (event) => point(...cellOf(event)));
+  field.addEventListener("pointerleave", () => {
+    mark(null, null);
+    page.highlight.clear();
+  });
+  field.addEventListener("click", (event) => {
+    point(...cellOf(event));
+    opened();
+  });
+  field.addEventListener("keydown", (event) => {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (event.key === "Enter" || event.key === " ") opened();
+    else if (event.key === "Home") point(at?.[0] ?? 0, 0, true);
+    else if (event.key === "End") point(at?.[0] ?? 0, width - 1, true);
+    else if (event.key in moves) {
+      const [row, column] = at ?? [0, 0];
+      const [y, x] = at ? moves[event.key] : [0, 0];
+      point(Math.min(height - 1, Math.max(0, row + y)), Math.min(width - 1, Math.max(0, column + x)), true);
+    } else return;
+    event.preventDefault();
+  });
+  page.highlight.listen(field, (marks) => {
+    const row = marks.find(({ stack, position }) => stack === rows.stack && inside(position, fromDown, stepDown, height));
+    const column = marks.findLast(
+      ({ stack, position }) => stack === columns.stack && inside(position, fromAcross, stepAcross, width),
+    );
+    const both = rows.stack === columns.stack && marks.length === 1;
+    mark(
+      row ? Math.floor((row.position - fromDown) / stepDown) : null,
+      column && !both ? Math.floor((column.position - fromAcross) / stepAcross) : null,
+    );
+  });
+
+  const labelled = (side, count, from, step) =>
+    count <= MOST_LABELS && size >= 9 && step === 1
+      ? Array.from({ length: count }, (_, i) => {
+          const element = h("span", { style: { "--cell": `${size}px` } }, labelOf(side, from + i));
+          return side.stack ? page.highlight.stands(element, side.stack, from + i) : element;
+        })
+      : [];
+  const figure = h(
+    "figure",
+    { class: "heatmap", dataset: { label } },
+    h(
+      "div",
+      { class: "heatmap-grid" },
+      h("div", { class: "labels-down", "aria-hidden": "true" }, labelled(rows, height, fromDown, stepDown)),
+      h(
+        "div",
+        {},
+        field,
+        h("div", { class: "labels-across", "aria-hidden": "true" }, labelled(columns, width, fromAcross, stepAcross)),
+      ),
+    ),
+    h("figcaption", {}, say, legend(scale, last), axes(rows, columns)),
+    strongest(),
+  );
+  if (kept) keep([(kept[0] - fromDown) / stepDown, (kept[1] - fromAcross) / stepAcross].map(Math.floor));
+  figure.keep = keep;
+  return figure;
+
+  function strongest() {
+    const details = h("details", { class: "numbers" }, h("summary", {}, `The ${STRONGEST} largest of: ${label}`));
+    details.addEventListener("toggle", () => {
+      if (!details.open || details.childElementCount > 1) return;
+      const order = [...matrix.values.keys()].filter((i) => Number.isFinite(matrix.values[i]));
+      order.sort((a, b) => Math.abs(matrix.values[b]) - Math.abs(matrix.values[a]));
+      const lines = order.slice(0, STRONGEST).map((i) => [
+        named(rows, Math.floor(i / width), fromDown, stepDown),
+        named(columns, i % width, fromAcross, stepAcross),
+        number(matrix.values[i], 4),
+      ]);
+      details.append(table(label, [rows.axis ?? "row", columns.axis ?? "column", "value"], lines));
+    });
+    return details;
+  }
+}
+
+function labelOf(side, index) {
+  const label = side.labels[index] ?? String(index + 1);
+  return side.plain ? label : visible(label);
+}
+
+function inside(position, from, step, count) {
+  return position >= from && position < from + step * count;
+}
+
+function axes(rows, columns) {
+  return rows.axis || columns.axis ? h("span", { class: "axes" }, `down: ${rows.axis} · across: ${columns.axis}`) : null;
+}
+
+export function legend(scale, most) {
+  const ends = scale === "signed" ? [-most, most] : [0, most];
+  const canvas = h("canvas", { width: 64, height: 1, class: "pixels legend-bar", "aria-hidden": "true" });
+  const values = Float32Array.from({ length: 64 }, (_, i) => ends[0] + ((ends[1] - ends[0]) * i) / 63);
+  paint(canvas, values, scale, most);
+  return h("span", { class: "legend" }, number(ends[0], 2), canvas, number(ends[1], 2));
+}
+
+export function paint(canvas, values, scale, most) {
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  for (let i = 0; i < canvas.width * canvas.height; i++) {
+    const [r, g, b] = colour(values[i], scale, most);
+    image.data.set([r, g, b, 255], 4 * i);
+  }
+  context.putImageData(image, 0, 0);
+}
+
+// A small picture of a matrix, shrunk by the largest: a mean would hide single links.
+export function thumbnail(matrix, side = 64) {
+  const [height, width] = matrix.head.shape;
+  const rows = Math.min(side, height);
+  const columns = Math.min(side, width);
+  const small = new Float32Array(rows * columns);
+  for (let y = 0; y < height; y++) {
+    const to = Math.floor((y * rows) / height) * columns;
+    for (let x = 0; x < width; x++) {
+      const place = to + Math.floor((x * columns) / width);
+      small[place] = Math.max(small[place], matrix.values[y * width + x]);
+    }
+  }
+  const canvas = h("canvas", { width: columns, height: rows, class: "pixels thumbnail", "aria-hidden": "true" });
+  paint(canvas, small, "unit", 1);
+  return canvas;
+}

@@ -1,0 +1,122 @@
+// Patching: what of a second input, put into this one, leads to the second one's answer.
+
+import { choice, h, note, number, percent, problem, visible } from "regard/dom.js";
+import { heatmap } from "regard/heatmap.js";
+
+const WHAT = [
+  ["residual", "the residual stream, after each layer"],
+  ["parts", "what each part adds"],
+  ["heads", "what each head gathers"],
+];
+
+export async function patching(page) {
+  if (!page.live) return note("Patching needs the model: open the live page with regard explore.");
+  const second = page.state.get("second");
+  const what = page.state.get("patch") ?? "residual";
+  const room = h("div", { class: "patched" });
+  const view = h(
+    "div",
+    {},
+    note(
+      "A second input of as many tokens. Each cell is something that the model computed for it, put into the pass ",
+      "over this one: 1 means that alone leads to the second input's answer, 0 that nothing changes. ",
+      page.look.stacks.length > 1 && page.look.can.change ? "Both are read with this output." : "",
+    ),
+    form(page, second),
+    h("div", { class: "controls" }, choice("patched", WHAT, what, (value) => page.state.set({ patch: value }))),
+    room,
+  );
+  if (second) {
+    try {
+      const options = { other: second, ...(what === "residual" ? {} : { what }) };
+      room.replaceChildren(...maps(page, await page.ask("patch", options), what));
+    } catch (error) {
+      if (!error.what) throw error;
+      room.replaceChildren(problem(error));
+    }
+  }
+  return view;
+}
+
+function form(page, second) {
+  const run = page.runs[page.run];
+  const fields = run.fields.filter((name) => !["target", "wish"].includes(name));
+  const inputs = fields.map((name) => {
+    const value = second?.[name] ?? page.input[name] ?? "";
+    if (name === "image") {
+      let chosen = value;
+      const names = run.examples.map((example) => example.image).filter(Boolean);
+      const options = names.map((each) => [each, each]);
+      return { name, element: choice("second image", options, value, (other) => (chosen = other)), read: () => chosen };
+    }
+    const input = h("textarea", { id: `second-${name}`, rows: 1, value, spellcheck: "false" });
+    const label = h("label", { for: `second-${name}` }, `second ${name}`);
+    return { name, element: h("span", { class: "field wide" }, label, input), read: () => input.value };
+  });
+  return h(
+    "form",
+    {
+      class: "input",
+      "aria-label": "Second input",
+      onsubmit: (event) => {
+        event.preventDefault();
+        page.state.set({ second: Object.fromEntries(inputs.map(({ name, read }) => [name, read()])) });
+      },
+    },
+    inputs.map(({ element }) => element),
+    h("button", { type: "submit" }, "Patch"),
+  );
+}
+
+// A heat map for each stack; of heads, one for all.
+function maps(page, effect, what) {
+  const [theirs, ours] = effect.tokens.map(visible);
+  const where = page.look.answers.length > 1 ? ` at place ${effect.answer + 1}` : "";
+  const said = h("p", { class: "opened", role: "status" }, "Open a cell to read what it restores.");
+  const rows = effect.labels[0];
+  const stacks = what === "heads" ? [null] : page.look.stacks;
+  const drawn = stacks.map((stack) => {
+    const chosen = rows.map((_, i) => i).filter((i) => !stack || rows[i].startsWith(`${stack.name}.`));
+    const width = stack ? stack.pieces.length : effect.labels[1].length;
+    const effects = chosen.flatMap((i) => effect.values[i].slice(0, width));
+    const values = Float32Array.from(effects, (value) => value ?? NaN);
+    const down = chosen.map((i) => named(rows[i], !stack));
+    const across = stack ? stack.pieces : effect.labels[1].map((_, i) => `head\u00a0${i + 1}`);
+    const other = stack && effect.other[stack.name];
+    const place = (i) => `${i + 1} (${visible(other[i])} in place of ${visible(stack.pieces[i])})`;
+    return heatmap(page, {
+      matrix: { head: { shape: [chosen.length, width] }, values },
+      label: stack ? `Effect, ${stack.name}` : "Effect of each head",
+      rows: { labels: down, axis: what === "residual" ? "after" : "part" },
+      columns: { labels: across, stack: stack?.name, axis: stack ? "position" : "head" },
+      scale: "signed",
+      most: Math.max(1, ...values.filter(Number.isFinite).map(Math.abs)),
+      open: (row, column) => {
+        const value = values[row * width + column];
+        const at = stack ? `${stack.name}, ${down[row]}, at ${place(column)}` : `${down[row]}, head ${column + 1}`;
+        said.textContent = Number.isNaN(value)
+          ? `${at}: there is none.`
+          : `${at}: restores ${percent(value)} of the difference between ${theirs} and ${ours}.`;
+        page.say(said.textContent);
+      },
+    });
+  });
+  const compared = h(
+    "p",
+    {},
+    "Compared",
+    `${where}: `,
+    h("strong", {}, theirs),
+    " (second input) against ",
+    h("strong", {}, ours),
+    ` (this one). Their difference of logits: ${number(effect.clean)} there, ${number(effect.corrupted)} here.`,
+  );
+  return [compared, h("div", { class: "side-by-side" }, drawn), said];
+}
+
+// "encoder.0.cross" as "layer 1, cross"; with the name of its stack where several are in one picture.
+function named(site, several) {
+  const [stack, layer, part] = site.split(".");
+  if (layer === "embedding") return "embedding";
+  return `${several ? stack : "layer"}\u00a0${Number(layer) + 1}${part ? `,\u00a0${part}` : ""}`;
+}

@@ -1,0 +1,65 @@
+// How a model is told positions: what is added to their vectors, or by which angles queries and keys are turned.
+
+import { largest, matrixOf } from "regard/arrays.js";
+import { h, problem } from "regard/dom.js";
+import { heatmap } from "regard/heatmap.js";
+
+export async function positions(page) {
+  const kind = page.runs[page.run].positions;
+  const shown = [];
+  let before = null;
+  for (const stack of page.look.stacks.filter((each, i) => i === 0 || each.tokens)) {
+    const matrix = await page.matrix(`${stack.name}.position`).catch((error) => ({ error }));
+    if (matrix.error) shown.push(problem(matrix.error));
+    else if (largest(matrix.values) && !same(matrix, before)) shown.push(added(page, stack, matrix));
+    before = matrix;
+  }
+  if (!shown.length) shown.push(await rotated(page));
+  return h("div", { class: "positions" }, h("h2", {}, `Positions${kind ? `: ${kind}` : ""}`), shown);
+}
+
+// Whether two stacks are told their positions alike, as far as both reach.
+function same(matrix, other) {
+  if (!other?.values || matrix.head.shape[1] !== other.head.shape[1]) return false;
+  const count = Math.min(matrix.values.length, other.values.length);
+  return matrix.values.subarray(0, count).every((value, i) => Math.abs(value - other.values[i]) < 1e-3);
+}
+
+function added(page, stack, matrix) {
+  const [rows, columns] = matrix.head.shape;
+  return h(
+    "div",
+    {},
+    h("p", { class: "note" }, `What is added to the vector at each position of ${stack.name}: ${rows} positions × ${columns} channels.`),
+    heatmap(page, {
+      matrix,
+      label: `Position encodings, ${stack.name}`,
+      rows: { labels: stack.pieces, stack: stack.name, axis: "position", plain: Boolean(stack.grid) },
+      columns: { labels: Array.from({ length: columns }, (_, i) => String(i + 1)), axis: "channel", plain: true },
+      scale: "signed",
+      cell: Math.max(3, Math.min(14, Math.floor(1160 / columns))),
+    }),
+  );
+}
+
+async function rotated(page) {
+  const stack = page.look.stacks[0];
+  const found = await page.ask("rotations", { stack: stack.name });
+  if (!found) return h("p", {}, "Nothing is added for positions, and nothing is turned; only the mixer may tell them apart.");
+  return h(
+    "div",
+    {},
+    h(
+      "p",
+      { class: "note" },
+      "Nothing is added. In every attention, each pair of numbers of a query or key is turned by an angle that grows with its position, fast for the first pairs and slowly for the last; so q · k depends on the distance alone. Shown: the cosine of that angle.",
+    ),
+    heatmap(page, {
+      matrix: matrixOf(found),
+      label: "Cosine of the angle",
+      rows: { labels: stack.pieces, stack: stack.name, axis: "position" },
+      columns: { labels: found.labels[1], axis: "pair", plain: true },
+      scale: "signed",
+    }),
+  );
+}

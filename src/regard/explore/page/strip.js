@@ -1,0 +1,130 @@
+// A vector as a strip of cells: one canvas, one tab stop, arrow keys over its cells, and a table of its numbers.
+
+import { largest } from "regard/arrays.js";
+import { h, number, table } from "regard/dom.js";
+import { legend, paint } from "regard/heatmap.js";
+
+/* `values`: the numbers. `most`: the size that has the last colour. `chosen`: the cell that is outlined. `parts`: the
+   vector is made of so many equal parts, of which number `part` is marked. `open`: called with the cell that is clicked,
+   or on which Enter is pressed. */
+export function strip(page, { values, label, most = null, chosen = null, part = null, parts = 1, open = null }) {
+  const last = most ?? (largest(values) || 1);
+  const { across, size } = shape(values.length);
+  const lines = Math.ceil(values.length / across);
+  const canvas = h("canvas", { width: across, height: lines, class: "pixels", "aria-hidden": "true" });
+  Object.assign(canvas.style, { width: `${across * size}px`, height: `${lines * size}px` });
+  const padded = new Float32Array(across * lines).fill(NaN);
+  padded.set(values);
+  paint(canvas, padded, "signed", last);
+  clear(canvas, values.length, across);
+
+  const pointer = h("div", { class: "at-cell", hidden: true });
+  const kept = h("div", { class: "at-cell kept", hidden: true });
+  const reading = h("span", { class: "reading" });
+  const field = h(
+    "div",
+    {
+      class: "field-of-cells strip",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "vector",
+      "aria-label": `${label}: ${values.length} numbers. Arrow keys move, Enter opens the arithmetic of a number.`,
+    },
+    canvas,
+    marks(),
+    kept,
+    pointer,
+  );
+  let at = null;
+
+  function marks() {
+    if (part === null || parts < 2) return null;
+    const width = values.length / parts;
+    return Array.from({ length: lines }, (_, line) => {
+      const from = Math.max(part * width, line * across);
+      const to = Math.min((part + 1) * width, (line + 1) * across);
+      if (to <= from) return null;
+      const box = { left: from - line * across, top: line, width: to - from, height: 1 };
+      const style = Object.fromEntries(Object.entries(box).map(([side, cells]) => [side, `${cells * size}px`]));
+      return h("div", { class: "of-part", style });
+    });
+  }
+
+  function put(element, index) {
+    element.hidden = index === null;
+    if (index === null) return;
+    const [x, y] = [index % across, Math.floor(index / across)];
+    Object.assign(element.style, { left: `${x * size}px`, top: `${y * size}px`, width: `${size}px`, height: `${size}px` });
+  }
+
+  function point(index, spoken = false) {
+    at = Math.min(values.length - 1, Math.max(0, index));
+    reading.textContent = `number ${at + 1}: ${number(values[at], 4)}`;
+    if (spoken) page.say(`${label}, ${reading.textContent}`);
+    put(pointer, at);
+  }
+
+  function cellOf(event) {
+    const box = canvas.getBoundingClientRect();
+    const x = Math.floor(((event.clientX - box.left) / box.width) * across);
+    const y = Math.floor(((event.clientY - box.top) / box.height) * lines);
+    return Math.min(Math.max(y, 0), lines - 1) * across + Math.min(Math.max(x, 0), across - 1);
+  }
+
+  function opened() {
+    if (at === null || !open) return;
+    put(kept, at);
+    open(at);
+  }
+
+  field.addEventListener("pointermove", (event) => point(cellOf(event)));
+  field.addEventListener("pointerleave", () => put(pointer, null));
+  field.addEventListener("click", (event) => {
+    point(cellOf(event));
+    opened();
+  });
+  field.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across };
+    if (event.key === "Enter" || event.key === " ") opened();
+    else if (event.key === "Home") point(0, true);
+    else if (event.key === "End") point(values.length - 1, true);
+    else if (event.key in moves) point(at === null ? (chosen ?? 0) : at + moves[event.key], true);
+    else return;
+    event.preventDefault();
+  });
+  put(kept, chosen);
+  reading.textContent = chosen === null ? `${values.length} numbers` : `number ${chosen + 1}: ${number(values[chosen], 4)}`;
+
+  const figure = h(
+    "figure",
+    { class: "vector", dataset: { label } },
+    h("div", { class: "vector-room" }, field),
+    h("figcaption", {}, reading, legend("signed", last)),
+    all(label, values),
+  );
+  figure.keep = (index) => put(kept, index); // another strip has been asked
+  return figure;
+}
+
+// So many cells a line that they can be pointed at, and that the line fits.
+function shape(count) {
+  const room = document.getElementById("panel").clientWidth || 400;
+  const wide = room > 900 ? Math.min(704, room - 340) : room - 24;
+  const across = Math.min(count, wide >= 640 ? 64 : wide >= 320 ? 32 : 16);
+  return { across, size: Math.max(6, Math.min(22, Math.floor(wide / across))) };
+}
+
+// What lies behind the last number is no cell.
+function clear(canvas, count, across) {
+  const rest = count % across;
+  if (rest) canvas.getContext("2d").clearRect(rest, canvas.height - 1, across - rest, 1);
+}
+
+function all(label, values) {
+  const details = h("details", { class: "numbers" }, h("summary", {}, `All numbers of: ${label}`));
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.childElementCount > 1) return;
+    details.append(table(label, ["number", "value"], Array.from(values, (value, i) => [String(i + 1), number(value, 4)])));
+  });
+  return details;
+}

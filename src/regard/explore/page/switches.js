@@ -1,0 +1,106 @@
+// Everything that can be switched off, as buttons: layers, parts, heads, and positions.
+
+import { h, visible } from "regard/dom.js";
+import { roving } from "regard/roving.js";
+
+const MOST_POSITIONS = 1200; // as buttons
+const KINDS = ["heads", "parts", "layers", "positions"];
+const NAMES = { cross: "cross", feedforward: "feed-forward" };
+
+export function nothingOff() {
+  return Object.fromEntries(KINDS.map((kind) => [kind, []]));
+}
+
+export function countOff(off) {
+  return KINDS.reduce((sum, kind) => sum + off[kind].length, 0);
+}
+
+// What is asked for: only the kinds of which something is off, as the recording has them.
+export function optionsOf(off) {
+  return Object.fromEntries(KINDS.filter((kind) => off[kind].length).map((kind) => [kind, off[kind]]));
+}
+
+// `off`: {heads, parts, layers, positions}; `changed` is called with the new one.
+export function switches(page, off, changed) {
+  const is = (kind, name) => off[kind].some((each) => JSON.stringify(each) === JSON.stringify(name));
+  const button = (kind, name, text, label, attributes = {}) => {
+    const element = h(
+      "button",
+      {
+        type: "button",
+        class: "switch",
+        "aria-pressed": String(is(kind, name)),
+        "aria-label": `${label} off`,
+        title: label,
+        dataset: { off: kind === "positions" ? name.join(" at ") : name },
+        onclick: () => {
+          const without = off[kind].filter((each) => JSON.stringify(each) !== JSON.stringify(name));
+          off = { ...off, [kind]: is(kind, name) ? without : [...off[kind], name] };
+          element.setAttribute("aria-pressed", String(is(kind, name)));
+          changed(off);
+        },
+        ...attributes,
+      },
+      text,
+    );
+    return element;
+  };
+  return h("div", { class: "switches" }, page.look.stacks.map((stack) => [parts(stack), positions(stack)]));
+
+  function parts(stack) {
+    const names = [...new Set(stack.layers.flatMap((layer) => layer.parts.map((part) => part.name.split(".").at(-1))))];
+    const rows = stack.layers.map((layer, number) => {
+      const cells = names.map((name) => {
+        const part = layer.parts.find((each) => each.name.endsWith(`.${name}`));
+        if (!part) return h("td");
+        const label = `${stack.name}, layer ${number + 1}, ${called(part)}`;
+        const heads = Array.from({ length: part.switches }, (_, head) =>
+          button("heads", `${part.name}.${head}`, String(head + 1), `${label}, head ${head + 1}`),
+        );
+        const whole = button("parts", part.name, "all", label, { class: "switch whole" });
+        return h("td", {}, h("span", { class: "switch-row" }, whole, heads));
+      });
+      const text = `layer ${number + 1}`;
+      const whole = button("layers", layer.name, text, `${stack.name}, ${text}`, { class: "switch whole" });
+      return h("tr", {}, h("th", { scope: "row" }, whole), cells);
+    });
+    const first = (name) => stack.layers.flatMap((layer) => layer.parts).find((part) => part.name.endsWith(`.${name}`));
+    const heads = h("tr", {}, h("td"), names.map((name) => h("th", { scope: "col" }, called(first(name)))));
+    return roving(
+      h(
+        "div",
+        { class: "scroll", role: "group", "aria-label": `Layers, parts and heads of ${stack.name}` },
+        h(
+          "table",
+          { class: "switch-table" },
+          h("caption", {}, stack.name),
+          h("thead", {}, heads),
+          h("tbody", {}, rows),
+        ),
+      ),
+    );
+  }
+
+  function positions(stack) {
+    const name = `Positions of ${stack.name}`;
+    if (stack.pieces.length > MOST_POSITIONS) return h("p", { class: "quiet" }, `${name}: too many for buttons.`);
+    const buttons = stack.pieces.map((piece, position) => {
+      const label = `${stack.name}, position ${position + 1}, ${visible(piece)}`;
+      const kind = { class: stack.grid ? "switch patch" : "switch token" };
+      const element = button("positions", [stack.name, position], stack.grid ? "" : visible(piece), label, kind);
+      return page.highlight.stands(element, stack.name, position);
+    });
+    if (!stack.grid) return roving(h("div", { class: "line", role: "group", "aria-label": name }, buttons));
+    const before = stack.before ?? 0;
+    const picture = page.look.picture ? `url("${page.look.picture}")` : "none";
+    const cell = `${Math.max(14, Math.min(40, Math.floor(280 / stack.grid[1])))}px`;
+    const style = { "--columns": stack.grid[1], "--cell": cell, "background-image": picture };
+    const grid = h("div", { class: "patch-grid", style }, buttons.slice(before));
+    const others = h("div", { class: "line" }, buttons.slice(0, before));
+    return roving(h("div", { class: "scroll", role: "group", "aria-label": name }, others, grid));
+  }
+}
+
+function called(part) {
+  return NAMES[part.name.split(".").at(-1)] ?? (part.looks ? "attention" : part.kind);
+}

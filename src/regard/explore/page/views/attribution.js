@@ -1,0 +1,105 @@
+// Attribution: which positions of the input speak for an answer, and whether that can be believed.
+
+import { largest } from "regard/arrays.js";
+import { choice, h, number, numbersBelow, percent, problem, visible } from "regard/dom.js";
+import { faithful } from "regard/faithful.js";
+import { legend } from "regard/heatmap.js";
+import { onGrid, picture } from "regard/picture.js";
+import { tokenLine } from "regard/tokens.js";
+
+export const id = "attribution";
+export const title = "Attribution";
+
+const METHODS = [
+  ["integrated-gradients", "integrated gradients", "the gradient of the logit, averaged on the way from an empty input to this one, times the difference. Over all positions it sums to what the input changes."],
+  ["gradient-input", "gradient × input", "the gradient of the logit at this input, times the difference from an empty one: a straight line through one point."],
+  ["occlusion", "occlusion", "how much the log-probability of the answer falls when a position is emptied alone."],
+  ["rollout", "attention rollout", "how much of each position is in what the answer is read from, when attention (half) and residual stream (half) are followed through all layers."],
+];
+
+export function fits(page) {
+  return page.look.answers.length > 0;
+}
+
+export async function show(page) {
+  const method = METHODS.find(([name]) => name === page.state.get("method")) ?? METHODS[0];
+  const answers = page.look.answers;
+  const answer = Math.min(page.state.get("answer") ?? answers.length - 1, answers.length - 1);
+  return h(
+    "section",
+    { class: "attribution" },
+    h("p", { class: "note" }, `Which positions speak for an answer, by ${method[1]}: ${method[2]}`),
+    h(
+      "div",
+      { class: "controls" },
+      choice("method", METHODS, method[0], (value) => page.state.set({ method: value })),
+    ),
+    answers.length > 1 ? outputs(page, answers, answer) : null,
+    await explained(page, method[0], answer),
+  );
+}
+
+function outputs(page, answers, chosen) {
+  const output = { name: "answers", pieces: answers.map((each) => each.label) };
+  return h(
+    "div",
+    { class: "named-line" },
+    h("span", { class: "line-name" }, "answer"),
+    tokenLine(page, output, { pick: (position) => page.state.set({ answer: position }), chosen }),
+  );
+}
+
+async function explained(page, method, answer) {
+  let found;
+  try {
+    found = await page.ask("attribution", { method, answer });
+  } catch (error) {
+    return problem(error);
+  }
+  const names = Object.keys(found.stacks);
+  const scale = method === "rollout" ? "unit" : "signed";
+  const most = Math.max(...names.map((name) => largest(found.stacks[name].values))) || 1;
+  return h(
+    "div",
+    {},
+    h("h2", {}, "For ", h("q", {}, visible(found.token))),
+    names.map((name) => scores(page, page.stack(name), found.stacks[name], scale, most)),
+    names.every((name) => page.stack(name).grid)
+      ? null
+      : h("p", {}, legend(scale, most), " ", h("span", { class: "quiet" }, found.stacks[names[0]].unit)),
+    completeness(found),
+    faithful(found),
+  );
+}
+
+function scores(page, stack, { values, unit }, scale, most) {
+  const label = `Attribution, ${stack.name}${unit ? ` (${unit})` : ""}`;
+  if (stack.grid) {
+    return [beside(stack, values), picture(page, { address: page.look.picture, stack, label, values: onGrid(stack, values), scale, most })];
+  }
+  return h(
+    "div",
+    {},
+    h("div", { class: "named-line" }, h("span", { class: "line-name" }, stack.name), tokenLine(page, stack, { values, scale, most })),
+    numbersBelow(`Numbers: ${label}`, ["position", "token", "value"], () =>
+      stack.pieces.map((piece, i) => [String(i + 1), visible(piece), number(values[i], 4)]),
+    ),
+  );
+}
+
+// What the positions have that are not on the grid, such as a class token.
+function beside(stack, values) {
+  if (!stack.before) return null;
+  const said = stack.pieces.slice(0, stack.before).map((piece, i) => `${piece}: ${number(values[i])}`);
+  return h("p", { class: "quiet" }, said.join(" · "));
+}
+
+function completeness(found) {
+  if (found.sum === undefined) return null;
+  return h(
+    "p",
+    { class: "completeness" },
+    `Sum of all positions ${number(found.sum)} · f(x) − f(nothing) = ${number(found.f_x)} − ${number(found.f_baseline)} = ${number(found.difference)} · completeness error ${percent(found.error)}`,
+    found.nodes ? ` with ${found.nodes} nodes` : "",
+  );
+}

@@ -1,0 +1,236 @@
+// Compare: one input in two runs, or two inputs in one run; on one scale of colours, with the difference.
+
+import { largest } from "regard/arrays.js";
+import { lines } from "regard/charts.js";
+import { choice, h, number, problem, table, visible } from "regard/dom.js";
+import { inputForm } from "regard/header.js";
+import { heatmap } from "regard/heatmap.js";
+import { nameOf } from "regard/names.js";
+import { tokenLine } from "regard/tokens.js";
+
+export const id = "compare";
+export const title = "Compare";
+
+const INPUT = "input"; // beside: another input of the same run
+
+export function fits(page) {
+  return page.runs.length > 1 || page.live;
+}
+
+export async function show(page) {
+  const chosen = whatIsBeside(page);
+  const controls = [h("p", { class: "note" }, noteOf(chosen)), choices(page, chosen)];
+  if (chosen.run === page.run && !chosen.input) return h("section", { class: "compare" }, controls);
+  let shown;
+  try {
+    const look = await page.source.ask(chosen.run, chosen.input, "look");
+    const first = { name: "first", title: titleOf(page, page.run, page.look, "A"), look: page.look, run: page.run, input: page.input };
+    const second = { ...chosen, name: "second", title: titleOf(page, chosen.run, look, "B"), look };
+    shown = await compared(page, first, second);
+  } catch (error) {
+    if (!error.what) throw error;
+    shown = problem(error);
+  }
+  return h("section", { class: "compare" }, controls, shown);
+}
+
+function noteOf({ kind }) {
+  return kind === INPUT
+    ? "A second input in the same run (B), beside the one above (A)."
+    : "The same input in both runs, on one scale of colours.";
+}
+
+function titleOf(page, run, look, letter) {
+  return `${letter}: ${page.runs[run].name}${look.given ? ` · ${look.given.length > 60 ? `${look.given.slice(0, 60)}…` : look.given}` : ""}`;
+}
+
+function whatIsBeside(page) {
+  const others = page.runs.map((_, run) => run).filter((run) => run !== page.run);
+  const wanted = page.state.get("beside");
+  if (!others.length || (wanted === INPUT && page.live)) return { kind: INPUT, run: page.run, input: page.state.get("other") };
+  const run = others.includes(wanted) ? wanted : others[0];
+  const input = page.inputFor(run);
+  if (page.state.get("same") && page.runs[run].fields.includes("target")) input.target = page.look.said;
+  return { kind: run, run, input };
+}
+
+function choices(page, { kind, run }) {
+  const kinds = page.runs.map((each, index) => [index, each.name]).filter(([index]) => index !== page.run);
+  if (page.live) kinds.push([INPUT, "another input"]);
+  const both = page.live && kind !== INPUT && [run, page.run].every((each) => page.runs[each].fields.includes("target"));
+  return [
+    h(
+      "div",
+      { class: "controls" },
+      kinds.length > 1 ? choice("beside", kinds, kind, (value) => page.state.set({ beside: value === INPUT ? INPUT : Number(value) })) : null,
+      both ? sameOutput(page) : null,
+    ),
+    kind === INPUT
+      ? inputForm(page, { label: "Second input", button: "Compare", input: page.state.get("other") ?? {}, submit: (other) => page.state.set({ other }) })
+      : null,
+  ];
+}
+
+// What was written differs from run to run, and with it what the decoder reads.
+function sameOutput(page) {
+  const box = h("input", { type: "checkbox", id: "same-output", checked: Boolean(page.state.get("same")) });
+  box.addEventListener("change", () => page.state.set({ same: box.checked || undefined }));
+  return h("span", { class: "field" }, box, h("label", { for: "same-output" }, "give B the output of A"));
+}
+
+async function compared(page, a, b) {
+  return h(
+    "div",
+    {},
+    h("h2", {}, "Output"),
+    [a, b].map((side) => output(page, side)),
+    answers(a, b),
+    h("h2", {}, "Attention"),
+    await attention(page, a, b),
+    h("h2", {}, "Layers"),
+    await layers(page, a, b),
+  );
+}
+
+// ---------------------------------------------------------------- outputs
+
+function output(page, { title: name, look }) {
+  const words = { name: `answers of ${name}`, pieces: look.answers.map((each) => each.label) };
+  const values = look.answers.map((each) => each.probability);
+  return h(
+    "div",
+    { class: "output-of" },
+    h("h3", {}, name),
+    look.said ? h("p", {}, h("strong", {}, look.said)) : null,
+    look.answers.length > 1 ? tokenLine(page, words, { values, scale: "unit", most: 1 }) : null,
+  );
+}
+
+function answers(a, b) {
+  const same = samePieces(a.look.stacks.at(-1), b.look.stacks.at(-1)) && a.look.answers.length === b.look.answers.length;
+  const count = Math.min(a.look.answers.length, b.look.answers.length, 60);
+  const rows = Array.from({ length: count }, (_, i) => {
+    const [one, two] = [a.look.answers[i], b.look.answers[i]];
+    const difference = same && one.label === two.label ? two.probability - one.probability : null;
+    return [String(i + 1), visible(one.label), one.probability, visible(two.label), two.probability, difference === null ? "–" : difference];
+  });
+  const reason = same || a.look.answers.length === 1 ? "" : " Answers stand at different places: rows do not belong together.";
+  return table(
+    `What was said, with its probability${count < a.look.answers.length ? `: the first ${count}` : ""}.${reason}`,
+    ["answer", "A", "p of A", "B", "p of B", "p of B − p of A"],
+    rows,
+  );
+}
+
+function samePieces(one, two) {
+  return one.pieces.length === two.pieces.length && one.pieces.every((piece, i) => piece === two.pieces[i]);
+}
+
+// ---------------------------------------------------------------- attention
+
+async function attention(page, a, b) {
+  const parts = page.parts(a.look).filter((part) => part.looks);
+  const others = page.parts(b.look).filter((part) => part.looks);
+  const shared = parts.filter((part) => others.some((other) => other.name === part.name));
+  if (!shared.length) return h("p", {}, reasonForNone(parts, others));
+  const part = shared.find((each) => each.name === page.state.get("part")) ?? shared.at(-1);
+  const other = others.find((each) => each.name === part.name);
+  const heads = Math.min(part.heads, other.heads);
+  const head = Math.min(page.state.get("head") ?? 0, heads - 1);
+  const controls = h(
+    "div",
+    { class: "controls" },
+    choice("layer", shared.map((each) => [each.name, nameOf(each)]), part.name, (value) => page.state.set({ part: value })),
+    choice("head", Array.from({ length: heads }, (_, i) => [i, String(i + 1)]), head, (value) => page.state.set({ head: Number(value) })),
+  );
+  let found;
+  try {
+    found = await Promise.all([a, b].map(({ run, input }) => page.source.matrix(run, input, `${part.name}.weights`, { head })));
+  } catch (error) {
+    return h("div", {}, controls, problem(error));
+  }
+  const why = whyNoDifference(part, other, ...found);
+  const maps = [[a, part, found[0]], [b, other, found[1]]].map(([side, its, matrix]) =>
+    h("div", {}, h("h3", {}, side.title), map(page, its, matrix, `${nameOf(its)}, head ${head + 1} of ${side.title}`, "unit", 1)),
+  );
+  return h(
+    "div",
+    {},
+    controls,
+    part.heads === other.heads ? null : h("p", { class: "quiet" }, `A has ${part.heads} heads there, B has ${other.heads}; numbers of heads mean nothing from run to run.`),
+    h("div", { class: "side-by-side maps" }, maps, why ? h("p", { class: "note" }, why) : difference(page, part, found, head)),
+  );
+}
+
+function reasonForNone(parts, others) {
+  if (!parts.length || !others.length) return "There is nothing to compare: one of the two has no attention.";
+  const names = [parts, others].map((all) => [...new Set(all.map((part) => part.stack.name))].join(", "));
+  return `There is nothing to compare: the two models are built of other stacks (A: ${names[0]}; B: ${names[1]}).`;
+}
+
+function whyNoDifference(part, other, one, two) {
+  if (!samePieces(part.stack, other.stack) || !samePieces(part.keys, other.keys)) {
+    return "There is no difference map: the tokens differ, so that cells of the two do not belong together.";
+  }
+  return one.head.shape.join() === two.head.shape.join() ? "" : "There is no difference map: the two have different sizes.";
+}
+
+function difference(page, part, [one, two], head) {
+  const values = one.values.map((value, i) => two.values[i] - value);
+  const matrix = { head: one.head, values };
+  const label = `B − A, ${nameOf(part)}, head ${head + 1}`;
+  return h("div", {}, h("h3", {}, "Difference: B − A"), map(page, part, matrix, label, "signed", largest(values) || 1));
+}
+
+function map(page, part, matrix, label, scale, most) {
+  return heatmap(page, {
+    matrix, label, scale, most, cell: Math.max(1, Math.min(22, Math.floor(400 / Math.max(...matrix.head.shape)))),
+    rows: { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from" },
+    columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at" },
+  });
+}
+
+// ---------------------------------------------------------------- layers
+
+async function layers(page, a, b) {
+  const [lenses, norms] = await Promise.all(["lens", "norms"].map((what) => Promise.all([a, b].map((side) => asked(page, side, what)))));
+  const charts = [];
+  if (lenses.every((each) => each.agreement)) {
+    charts.push(
+      overLayers("Lens: share of answers that a layer already gives", "% agreement", [a, b].map((side, i) => [side.title, lenses[i].agreement.values])),
+    );
+  } else charts.push(problem(lenses.find((each) => each.what)));
+  for (const stack of a.look.stacks.filter((each) => norms.every((found) => found[each.name]))) {
+    charts.push(
+      overLayers(`Residual stream of the ${stack.name}: mean length of its vectors`, "length", [a, b].map((side, i) => [side.title, norms[i][stack.name].values.map(mean)])),
+    );
+  }
+  return h("div", { class: "side-by-side" }, charts);
+}
+
+// An answer, or the problem in its place: what cannot be said of one of the two does not take the rest away.
+async function asked(page, { run, input }, what) {
+  try {
+    return await page.source.ask(run, input, what);
+  } catch (error) {
+    if (!error.what) throw error;
+    return error;
+  }
+}
+
+function overLayers(label, yLabel, found) {
+  const count = Math.max(...found.map(([, values]) => values.length));
+  const chart = lines({
+    label,
+    x: Array.from({ length: count }, (_, i) => i),
+    series: found.map(([name, values]) => ({ name, values: Array.from({ length: count }, (_, i) => values[i] ?? null) })),
+    xLabel: "layer (0: embedding)",
+    yLabel,
+    width: 420,
+  });
+  return h("div", { class: "chart-column" }, h("h3", {}, label), chart);
+}
+
+function mean(values) {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}

@@ -1,0 +1,160 @@
+// Heads: what every head of every layer looks at; all of them small, sorted by what they do, and one of them large.
+
+import { choice, h, number, problem, table } from "regard/dom.js";
+import { heatmap, thumbnail } from "regard/heatmap.js";
+import { partName } from "regard/names.js";
+import { layer } from "regard/source.js";
+
+export const id = "heads";
+export const title = "Heads";
+
+// What a score says, and how it is measured.
+const SCORES = {
+  importance: ["importance", "how much less likely the answers are without the head: mean of ln p(answer) − ln p(answer | head off)"],
+  entropy: ["entropy", "−Σ a ln a over the keys, divided by ln of their number: 0 looks at one, 1 at all alike"],
+  previous: ["previous token", "mean weight from a position to the one before it"],
+  induction: ["induction", "random tokens, repeated once: mean weight to what followed the same token the first time"],
+  copying: ["copying", "share of tokens whose own logit the head raises most when it looks at them"],
+  first: ["first token", "mean weight to the first position"],
+  self: ["itself", "mean weight from a position to itself"],
+};
+
+export function fits(page) {
+  return page.look.can.attention;
+}
+
+export async function show(page) {
+  const parts = page.parts().filter((part) => part.looks);
+  const kinds = [...new Map(parts.map((part) => [kindOf(part), part])).keys()];
+  const kind = kinds.includes(page.state.get("kind")) ? page.state.get("kind") : kinds.at(-1);
+  const shown = parts.filter((part) => kindOf(part) === kind);
+  const chosen = shown.find((part) => part.name === page.state.get("part")) ?? shown.at(-1);
+  const head = Math.min(page.state.get("head") ?? 0, chosen.heads - 1);
+  const sort = page.state.get("sort") in SCORES ? page.state.get("sort") : null;
+  const [grid, large] = await Promise.all([
+    thumbnails(page, shown, chosen, head, sort).catch((error) => problem(error)),
+    oneHead(page, chosen, head),
+  ]);
+  return h(
+    "section",
+    { class: "heads" },
+    h(
+      "div",
+      { class: "controls" },
+      choice("attention", kinds.map((each) => [each, each]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 })),
+      choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
+        page.state.set({ sort: value || undefined }),
+      ),
+    ),
+    sort ? h("p", { class: "note" }, `${SCORES[sort][0]}: ${SCORES[sort][1]}.`) : null,
+    h("div", { class: "side-by-side" }, grid, large),
+    allScores(page),
+  );
+}
+
+function kindOf(part) {
+  return part.across ? `${part.stack.name} → ${part.keys.name}` : part.stack.name;
+}
+
+async function thumbnails(page, parts, chosen, head, sort) {
+  const scores = sort ? (await page.ask("heads"))[sort] : null;
+  const heads = (
+    await Promise.all(
+      parts.map(async (part) => {
+        const all = await page.matrix(`${part.name}.weights`, { most: 64 });
+        return Array.from({ length: part.heads }, (_, index) => {
+          const score = scores?.values[scores.labels[0].indexOf(part.name)]?.[index] ?? null;
+          const element = headButton(page, part, index, layer(all, index), part === chosen && index === head, sort, score);
+          return { part, score, element };
+        });
+      }),
+    )
+  ).flat();
+  if (!sort) {
+    const rows = parts.map((part) =>
+      h(
+        "div",
+        { class: "head-row" },
+        h("span", { class: "row-name" }, `layer ${part.layer + 1}`),
+        heads.filter((each) => each.part === part).map((each) => each.element),
+      ),
+    );
+    return h("div", { class: "thumbnails", role: "group", "aria-label": "All heads; a row for each layer" }, rows);
+  }
+  if (heads.every(({ score }) => score === null)) return h("p", { class: "note" }, "This score makes no sense for these heads.");
+  heads.sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
+  const label = `All heads by ${SCORES[sort][0]}, the highest first`;
+  return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map((each) => each.element));
+}
+
+function headButton(page, part, index, matrix, pressed, sort, score) {
+  const name = `layer ${part.layer + 1}, head ${index + 1}`;
+  const about = sort ? `${name}, ${SCORES[sort][0]} ${number(score)}` : name;
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "head-button",
+      "aria-pressed": String(pressed),
+      "aria-label": about,
+      title: about,
+      onclick: () => page.state.set({ part: part.name, head: index }),
+    },
+    thumbnail(matrix),
+    sort ? h("span", { class: "score" }, `${part.layer + 1}.${index + 1}`, h("br"), h("strong", {}, number(score, 2))) : null,
+  );
+}
+
+// Every score of every head, computed when it is opened: importance needs a pass of the model for each head.
+function allScores(page) {
+  const details = h("details", { class: "numbers" }, h("summary", {}, "What every head does, in numbers"));
+  details.addEventListener("toggle", async () => {
+    if (!details.open || details.childElementCount > 1) return;
+    try {
+      const scores = await page.ask("heads");
+      const [parts, heads] = Object.values(scores)[0].labels;
+      const rows = parts.flatMap((part, p) =>
+        heads.map((_, i) => [partName(`${part}.${i}`), ...Object.values(scores).map((score) => number(score.values[p][i]))]),
+      );
+      const known = rows.filter((row) => row.slice(1).some((cell) => cell !== "–"));
+      details.append(table("Scores of all heads", ["head", ...Object.keys(scores).map((name) => SCORES[name][0])], known));
+    } catch (error) {
+      details.append(problem(error));
+    }
+  });
+  return details;
+}
+
+async function oneHead(page, part, head) {
+  const window = windowIn(part, page.state.get("window"));
+  const label = `${kindOf(part)}, layer ${part.layer + 1}, head ${head + 1}`;
+  return h(
+    "div",
+    { class: "large" },
+    h("h2", {}, label),
+    window ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "All of it") : null,
+    await map(page, part, head, window, label),
+  );
+}
+
+async function map(page, part, head, window, label) {
+  try {
+    const matrix = await page.matrix(`${part.name}.weights`, { head, ...(window ?? {}) });
+    return heatmap(page, {
+      matrix,
+      label: `Attention of ${label}`,
+      rows: { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from", plain: Boolean(part.stack.grid) },
+      columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at", plain: Boolean(part.keys.grid) },
+      zoom: (found) => page.state.set({ window: found }),
+    });
+  } catch (error) {
+    if (!error.what) throw error;
+    return problem(error);
+  }
+}
+
+// What was zoomed into, unless another input or part is too short for it.
+function windowIn(part, window) {
+  const fits = window && window.rows[1] <= part.stack.pieces.length && window.columns[1] <= part.keys.pieces.length;
+  return fits ? window : null;
+}

@@ -1,0 +1,341 @@
+// Image: what the model looks at in a picture: rollout, occlusion, every head; a Swin's windows; how pixels continue.
+
+import { largest } from "regard/arrays.js";
+import { choice, h, number, percent, problem, slider, visible } from "regard/dom.js";
+import { faithful } from "regard/faithful.js";
+import { nameOf } from "regard/names.js";
+import { onGrid, picture, placeOf, smallPicture } from "regard/picture.js";
+import { positions } from "regard/positions.js";
+import { layer } from "regard/source.js";
+import { tokenLine } from "regard/tokens.js";
+
+export const id = "image";
+export const title = "Image";
+
+const QUICK = 300; // positions: each can be emptied without asking
+
+export function fits(page) {
+  return page.look.picture !== null && page.look.stacks.some((stack) => stack.grid);
+}
+
+export async function show(page) {
+  const about = await page.ask("image");
+  const answers = page.look.answers;
+  const answer = Math.min(page.state.get("answer") ?? answers.length - 1, answers.length - 1);
+  const parts = page.parts().filter((part) => part.looks && part.keys.grid);
+  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const [rolled, occluded] = await Promise.all([rollout(page, answer), occlusion(page, answer)]);
+  const section = h(
+    "section",
+    { class: "image" },
+    h(
+      "p",
+      { class: "note" },
+      "Where the answer comes from in the picture. Numbers are in cells of the grid: point at one, or move with the arrow keys.",
+    ),
+    h("div", { class: "controls" }, opacity(page, () => section)),
+    answers.length > 1 ? asked(page, answers, answer) : null,
+    about.completes ? await completed(page, parts) : null,
+    h("h2", {}, "The whole model"),
+    h("div", { class: "side-by-side" }, plain(page, about, part), rolled.figure, occluded),
+    part ? await heads(page, about, parts, part, answer) : null,
+    rolled.faithful,
+    tellsPositions(page) ? await positions(page).catch((error) => problem(error)) : null,
+  );
+  setOpacity(section, page.state.get("opacity") ?? 0.6);
+  return section;
+}
+
+// Where there are words, their view has the positions.
+function tellsPositions(page) {
+  const { stacks } = page.look;
+  return !stacks.some((stack) => stack.tokens) && !["", "none"].includes(page.runs[page.run].positions);
+}
+
+function setOpacity(section, value) {
+  section.style.setProperty("--opacity", value);
+}
+
+function opacity(page, section) {
+  return slider("overlay", 0, 1, 0.05, page.state.get("opacity") ?? 0.6, (value) => {
+    setOpacity(section(), value);
+    page.state.set({ opacity: value }, { quietly: true });
+  }, (value) => `${Math.round(100 * value)} %`);
+}
+
+// A model of pixels says one pixel after the other; its tokens stand on the grid.
+function ofPixels(stack) {
+  return stack.grid !== null && stack.tokens !== null;
+}
+
+// Which of several answers is explained: a word of a caption, or a pixel.
+function asked(page, answers, answer) {
+  const stack = page.look.stacks.at(-1);
+  if (ofPixels(stack)) {
+    const { label, probability } = answers[answer];
+    return h("p", {}, `Explained: the pixel in ${placeOf(stack, answer)}, which is ${label} (p = ${number(probability)}). Click another in a picture.`);
+  }
+  const words = { name: "answers", pieces: answers.map((each) => each.label) };
+  return h(
+    "div",
+    { class: "named-line" },
+    h("span", { class: "line-name" }, "word"),
+    tokenLine(page, words, { pick: (position) => page.state.set({ answer: position }), chosen: answer }),
+  );
+}
+
+// ---------------------------------------------------------------- the picture as a whole
+
+function plain(page, about, part) {
+  const stack = part?.keys ?? page.look.stacks.find((each) => each.grid);
+  const size = `${stack.grid[0]} × ${stack.grid[1]} ${ofPixels(stack) ? "pixels" : "patches"}`;
+  const cut = part && about.windows[part.name];
+  const windows = cut ? `, windows of ${cut.window.join(" × ")}${shiftOf(cut) ? ", shifted by half" : ""}` : "";
+  return h(
+    "div",
+    { class: "picture-column" },
+    h("h3", {}, `${page.look.given}: ${size}`),
+    picture(page, {
+      address: page.look.picture,
+      stack,
+      label: `${page.look.given}, ${size}${windows}`,
+      caption: `${cut ? `${part.stack.name}, layer ${part.layer + 1}${windows}` : size}`,
+      lines: cut ? cuts(cut, stack.grid) : null,
+      box: about.box,
+      covered: about.mask?.picture,
+      chosen: ofPixels(stack) ? Math.min(page.state.get("answer") ?? Infinity, page.look.answers.length - 1) : null,
+      pick: ofPixels(stack) ? (cell) => page.state.set({ answer: cell }) : null,
+    }),
+    about.box ? h("p", { class: "quiet" }, `The frame: ${page.look.said}.`) : null,
+    about.mask ? classes(about.mask.classes) : null,
+  );
+}
+
+function classes(found) {
+  return h(
+    "ul",
+    { class: "classes" },
+    found.map(({ label, colour, share }) =>
+      h("li", {}, h("span", { class: "swatch", style: { background: colour ? `rgb(${colour})` : "transparent" } }), `${label}: ${percent(share)}`),
+    ),
+  );
+}
+
+// Between which rows and columns of the grid a layer's windows are cut.
+function cuts({ window, shift }, grid) {
+  const [down, across] = [0, 1].map((side) => {
+    const lines = [];
+    for (let at = shift[side] || window[side]; at < grid[side]; at += window[side]) lines.push(at);
+    return lines;
+  });
+  return { down, across };
+}
+
+function shiftOf({ shift }) {
+  return shift.some((by) => by > 0);
+}
+
+async function rollout(page, answer) {
+  try {
+    const found = await page.ask("attribution", { method: "rollout", answer });
+    const [name, { values }] = Object.entries(found.stacks)[0];
+    const stack = page.stack(name);
+    if (!stack.grid) return {}; // it follows one sequence: the words of a caption, not its picture
+    const figure = overlaid(page, stack, values, "Attention rollout", "unit", `Seen from ${found.read_from}; left out: ${found.left_out}.`);
+    return { figure, faithful: faithful(found, "Is the rollout faithful?") };
+  } catch (error) {
+    return { figure: problem(error) };
+  }
+}
+
+async function occlusion(page, answer) {
+  const stack = page.look.stacks.find((each) => each.grid);
+  if (page.live && stack.pieces.length > QUICK && !page.state.get("occlusion")) {
+    return h("button", { type: "button", onclick: () => page.state.set({ occlusion: true }) }, `Empty each of ${stack.pieces.length} positions`);
+  }
+  try {
+    const { values } = (await page.ask("attribution", { method: "occlusion", answer })).stacks[stack.name];
+    return overlaid(page, stack, values, "Occlusion", "signed", "How much ln p of the answer falls when a cell is emptied alone (nats).");
+  } catch (error) {
+    return problem(error);
+  }
+}
+
+function overlaid(page, stack, values, label, scale, note) {
+  const cells = onGrid(stack, values);
+  const pixels = ofPixels(stack);
+  return h(
+    "div",
+    { class: "picture-column" },
+    h("h3", {}, label),
+    picture(page, {
+      address: page.look.picture, stack, label, scale, values: cells,
+      pick: pixels ? (cell) => page.state.set({ answer: cell }) : null,
+    }),
+    before(stack, values),
+    h("p", { class: "quiet" }, note),
+  );
+}
+
+// What falls on positions that are not in the picture.
+function before(stack, values) {
+  const said = stack.pieces.slice(0, stack.before).map((piece, i) => `${visible(piece)}: ${number(values[i], 4)}`);
+  return said.length ? h("p", { class: "quiet" }, `Not in the picture: ${said.join(" · ")}`) : null;
+}
+
+// ---------------------------------------------------------------- heads of a layer
+
+async function heads(page, about, parts, part, answer) {
+  const head = Math.min(page.state.get("head") ?? 0, part.heads - 1);
+  const controls = h(
+    "div",
+    { class: "controls" },
+    choice("layer", parts.map((each) => [each.name, nameOf(each)]), part.name, (value) => page.state.set({ part: value, position: null })),
+  );
+  let found;
+  try {
+    found = await seen(page, part, answer);
+  } catch (error) {
+    return h("section", {}, h("h2", {}, "Heads"), controls, problem(error));
+  }
+  const stack = part.keys;
+  const maps = found.rows.map((row) => onGrid(stack, row));
+  const most = Math.max(...maps.map(largest)) || 1;
+  const address = page.look.picture;
+  const small = maps.map((values, index) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "head-button",
+        "aria-pressed": String(index === head),
+        "aria-label": `head ${index + 1}`,
+        title: `head ${index + 1}, at most ${number(largest(values))}`,
+        onclick: () => page.state.set({ head: index }),
+      },
+      smallPicture({ address, stack, values, most }),
+      h("span", { class: "under" }, String(index + 1)),
+    ),
+  );
+  const cut = about.windows[part.name];
+  const label = `${nameOf(part)}, head ${head + 1}`;
+  return h(
+    "section",
+    {},
+    h("h2", {}, `Heads of ${nameOf(part)}`),
+    controls,
+    h(
+      "p",
+      {},
+      `Seen from ${found.from}. `,
+      found.fixed ? null : `Click a ${ofPixels(stack) ? "pixel" : "patch"} to look from there. `,
+      found.back ? h("button", { type: "button", onclick: () => page.state.set({ position: null }) }, "Look from where the answer is read") : null,
+    ),
+    h(
+      "div",
+      { class: "side-by-side" },
+      h("div", { class: "small-pictures", role: "group", "aria-label": "All heads" }, small),
+      h(
+        "div",
+        { class: "large" },
+        h("h3", {}, label),
+        picture(page, {
+          address, stack, label: `Attention of ${label}`, values: maps[head], most, size: 480,
+          chosen: found.cell, lines: cut ? cuts(cut, stack.grid) : null, pick: found.fixed ? null : (cell) => lookFrom(page, stack, cell),
+        }),
+        before(stack, found.rows[head]),
+      ),
+    ),
+  );
+}
+
+function lookFrom(page, stack, cell) {
+  if (ofPixels(stack)) page.state.set({ answer: cell });
+  else page.state.set({ position: page.state.get("position") === stack.before + cell ? null : stack.before + cell });
+}
+
+// What every head gives to every position, from: a word, a pixel, a patch that was clicked, or where the answer is read.
+async function seen(page, part, answer) {
+  const word = page.look.answers[answer];
+  if (part.across) return { ...(await rowOf(page, part, word.position)), from: `where “${visible(word.label)}” is said`, fixed: true };
+  if (ofPixels(part.keys)) {
+    return { ...(await rowOf(page, part, word.position)), from: `where the pixel in ${placeOf(part.keys, answer)} is said`, cell: answer };
+  }
+  const position = page.state.get("position");
+  if (position !== null && position !== undefined && position >= part.keys.before && position < part.keys.pieces.length) {
+    const cell = position - part.keys.before;
+    return { ...(await rowOf(page, part, position)), from: `the patch in ${placeOf(part.keys, cell)}`, cell, back: true };
+  }
+  const found = await page.ask("seen", { part: part.name, answer });
+  return { rows: found.values, from: found.read_from, cell: null };
+}
+
+async function rowOf(page, part, position, input = page.input) {
+  const found = await page.source.matrix(page.run, input, `${part.name}.weights`, { rows: [position, position + 1] });
+  return { rows: Array.from({ length: part.heads }, (_, head) => layer(found, head).values) };
+}
+
+// ---------------------------------------------------------------- pixels that continue
+
+async function completed(page, parts) {
+  const options = {};
+  const asked = { keep: 0.5, temperature: 0, seed: 1 };
+  for (const [name, usual] of Object.entries(asked)) {
+    asked[name] = page.state.get(name) ?? usual;
+    if (asked[name] !== usual) options[name] = asked[name];
+  }
+  const set = (name) => (value) => page.state.set({ [name]: Number(value) });
+  const controls = page.live
+    ? h(
+        "div",
+        { class: "controls" },
+        choice("given", [[0.25, "a quarter"], [0.5, "half"], [0.75, "three quarters"]], asked.keep, set("keep")),
+        choice("drawn", [[0, "the likeliest"], [0.5, "temperature 0.5"], [1, "temperature 1"]], asked.temperature, set("temperature")),
+        asked.temperature ? h("button", { type: "button", onclick: () => set("seed")(asked.seed + 1) }, `Draw again (seed ${asked.seed})`) : null,
+      )
+    : null;
+  let shown;
+  try {
+    shown = await continuation(page, parts, await page.ask("complete", options));
+  } catch (error) {
+    shown = problem(error);
+  }
+  return h("section", {}, h("h2", {}, "Completion"), controls, shown);
+}
+
+async function continuation(page, parts, { picture: address, rows }) {
+  const input = { image: address };
+  const stack = page.look.stacks.find((each) => each.grid);
+  const [height, width] = stack.grid;
+  const { answers } = await page.source.ask(page.run, input, "look");
+  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const head = Math.min(page.state.get("head") ?? 0, (part?.heads ?? 1) - 1);
+  // A pixel is said one position before it stands there: the weights of that position, which are over the pixels before.
+  const follow = async (cell) => {
+    const probability = `p = ${number(answers[cell].probability)}`;
+    if (!part) return { values: new Float32Array(height * width), said: probability };
+    const { rows: found } = await rowOf(page, part, cell, input);
+    const values = onGrid(stack, found[head]).map((value, at) => (at < cell ? value : NaN));
+    const best = values.reduce((most, value, at) => (value > (values[most] ?? -1) ? at : most), 0);
+    const looks = cell ? `, looks most at ${placeOf(stack, best)}: ${number(values[best])}` : "";
+    return { values, said: `${probability}${looks}` };
+  };
+  const log = answers.slice(rows * width).reduce((sum, { probability }) => sum + Math.log(probability), 0);
+  return h(
+    "div",
+    {},
+    h(
+      "p",
+      { class: "note" },
+      `The upper ${rows} of ${height} rows are given; the rest is the model's, pixel by pixel (ln p = ${number(log, 1)} in all). Point at a pixel to see what head ${head + 1} of ${part ? nameOf(part) : "no layer"} looked at when it was said.`,
+    ),
+    h(
+      "div",
+      { class: "side-by-side" },
+      h("div", {}, h("h3", {}, "Given"), picture(page, { address: page.look.picture, stack, label: "The rows that are given", until: rows })),
+      h("div", {}, h("h3", {}, "Continued"), picture(page, {
+        address, stack, label: "The completed image", most: 1, lines: { down: [rows], across: [] }, follow,
+      })),
+    ),
+  );
+}

@@ -1,0 +1,252 @@
+// Layers: what the model would say after each, what each part added to an answer, and how long its vectors are.
+
+import { matrixOf } from "regard/arrays.js";
+import { bars, lines } from "regard/charts.js";
+import { colour, css, ink } from "regard/colours.js";
+import { choice, h, missing, number, numbersBelow, percent, problem, visible } from "regard/dom.js";
+import { heatmap } from "regard/heatmap.js";
+import { partName } from "regard/names.js";
+import { wordSearch } from "regard/search.js";
+
+export const id = "layers";
+export const title = "Layers";
+
+const MOST_COLUMNS = 120; // answers of the lens that are shown at once
+const MOST_BARS = 30;
+const NO_READOUT = { what: "Not for this model.", why: "Its answer is not read by a linear map of the last layer." };
+
+export function fits() {
+  return true;
+}
+
+export async function show(page) {
+  const sections = [lens, contributions, norms];
+  const [seen, parts, lengths] = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
+  return h("section", { class: "layers" }, seen, h("div", { class: "side-by-side halves" }, parts, lengths));
+}
+
+function chosenAnswer(page) {
+  const last = page.look.answers.length - 1;
+  return Math.min(Math.max(page.state.get("answer") ?? last, 0), last);
+}
+
+// ---------------------------------------------------------------- the lens
+
+async function lens(page) {
+  const heading = [
+    h("h2", {}, "Logit lens"),
+    h(
+      "p",
+      { class: "note" },
+      "What the model would say if it stopped after each layer: the final norm and head, applied to the residual stream. " +
+        "Agreement: share of answers with the same likeliest word as in the end. KL: from the final distribution, mean of all answers.",
+    ),
+  ];
+  if (!page.look.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
+  const seen = await page.ask("lens");
+  const layers = seen.agreement.labels[0];
+  const probabilities = seen.answer.values.map((row) => row[chosenAnswer(page)]);
+  const depth = layers.map((_, i) => i);
+  const kl = seen.kl.values.map((row) => row.reduce((a, b) => a + (b ?? 0), 0) / row.length);
+  return h(
+    "div",
+    {},
+    heading,
+    lensTable(page, seen, kl),
+    h(
+      "div",
+      { class: "side-by-side" },
+      lines({ label: "Agreement by layer", x: depth, series: [{ name: "agreement", values: seen.agreement.values }], xLabel: "layer (0: embedding)", yLabel: "%", range: [0, 100], width: 360, height: 170 }),
+      lines({ label: "KL by layer", x: depth, series: [{ name: "KL", values: kl }], xLabel: "layer (0: embedding)", yLabel: "nats", range: [0, Math.max(...kl)], width: 360, height: 170 }),
+      lines({
+        label: "Probability of the chosen answer by layer",
+        x: depth,
+        series: [{ name: `p of ${visible(page.look.answers[chosenAnswer(page)].label)}`, values: probabilities }],
+        range: [0, Math.max(...probabilities)],
+        xLabel: "layer (0: embedding)",
+        yLabel: "p",
+        width: 360,
+        height: 170,
+      }),
+    ),
+  );
+}
+
+function lensTable(page, seen, kl) {
+  const answers = page.look.answers;
+  const chosen = chosenAnswer(page);
+  const from = answers.length > MOST_COLUMNS ? Math.max(0, Math.min(chosen - MOST_COLUMNS / 2, answers.length - MOST_COLUMNS)) : 0;
+  const columns = answers.slice(from, from + MOST_COLUMNS).map((answer, i) => ({ ...answer, index: from + i }));
+  const stack = page.look.stacks.at(-1).name;
+  const head = (answer) => {
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: "token",
+        "aria-pressed": String(answer.index === chosen),
+        "aria-label": `answer ${answer.index + 1}: ${visible(answer.label)}`,
+        onclick: () => page.state.set({ answer: answer.index, token: undefined }),
+      },
+      visible(answer.label),
+    );
+    return h("th", { scope: "col" }, answer.position === null ? button : page.highlight.stands(button, stack, answer.position));
+  };
+  const cell = (row, answer) => {
+    const p = seen.likeliest.values[row][answer.index];
+    const word = visible(seen.likeliest.words[row][answer.index]);
+    const ground = colour(p);
+    const about = `${word}: ${percent(p)}; ${visible(answer.label)}: ${percent(seen.answer.values[row][answer.index])}; KL ${number(seen.kl.values[row][answer.index])}`;
+    const element = h("td", { class: "lens-cell", title: about, style: { background: css(ground), color: ink(ground) } }, word);
+    if (answer.position !== null) page.highlight.stands(element, stack, answer.position);
+    return element;
+  };
+  const rows = seen.agreement.labels[0].map((name, row) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, row ? `layer ${name}` : name),
+      h("td", { class: "number" }, `${number(seen.agreement.values[row], 0)} %`),
+      h("td", { class: "number" }, number(kl[row], 2)),
+      columns.map((answer) => cell(row, answer)),
+    ),
+  );
+  const table = h(
+    "table",
+    { class: "lens" },
+    h("caption", {}, columns.length < answers.length ? `Answers ${from + 1} to ${from + columns.length} of ${answers.length}; the ground is the probability of the word.` : "The ground is the probability of the word, from dark (0) to yellow (1)."),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "after"), h("th", { scope: "col" }, "agreement"), h("th", { scope: "col" }, "KL"), columns.map(head))),
+    h("tbody", {}, rows),
+  );
+  return [
+    h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Logit lens" }, table),
+    numbersBelow("Probability of the likeliest word after each layer", ["answer", ...seen.likeliest.labels[0]], () =>
+      columns.map((answer) => [visible(answer.label), ...seen.likeliest.values.map((row, i) => `${visible(seen.likeliest.words[i][answer.index])} ${number(row[answer.index])}`)]),
+    ),
+  ];
+}
+
+// ---------------------------------------------------------------- what parts added
+
+async function contributions(page) {
+  const answer = chosenAnswer(page);
+  const token = page.state.get("token") ?? undefined;
+  const heading = [
+    h("h2", {}, "What each part added"),
+    h(
+      "p",
+      { class: "note" },
+      "The residual stream is a sum of what the parts wrote; its product with the vector of a word splits that word's logit exactly (direct logit attribution).",
+    ),
+    h("div", { class: "controls" }, answerPicker(page, answer), page.live ? otherToken(page) : null),
+  ];
+  if (!page.look.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
+  let parts;
+  try {
+    parts = await page.ask("contributions", token === undefined ? { answer } : { answer, token });
+  } catch (error) {
+    return h("div", {}, heading, problem(error)); // a word that does not exist: another can be chosen
+  }
+  const split = page.state.get("split") ?? "parts";
+  const order = page.state.get("order") ?? "layer";
+  const terms = ordered(grouped(parts.labels[0], parts.values, split), order);
+  const sum = parts.values.reduce((a, b) => a + b, 0);
+  const word = visible(parts.token);
+  return h(
+    "div",
+    { class: "contributions" },
+    heading,
+    h(
+      "div",
+      { class: "controls" },
+      choice("split into", [["layers", "layers"], ["parts", "parts"], ["heads", "heads"]], split, (value) => page.state.set({ split: value })),
+      choice("in the order of", [["layer", "layers"], ["size", "size"]], order, (value) => page.state.set({ order: value })),
+    ),
+    h(
+      "p",
+      { class: "total" },
+      "Logit of ",
+      h("strong", {}, word),
+      `: ${number(parts.logit)}. The parts sum to `,
+      h("span", { class: "sum" }, number(sum)),
+      `; the difference measured is ${parts.error.toExponential(1).replace("-", "−")}.`,
+      Math.abs(sum - parts.logit) > 1e-3 ? " What the model adds after its head, such as copies of the source, is not among them." : "",
+    ),
+    bars(page, { label: `Contributions to ${word}`, names: terms.map(([name]) => name), values: terms.map(([, value]) => value), unit: "logit", plain: true }),
+    numbersBelow("All contributions", ["part", "logit"], () => parts.labels[0].map((name, i) => [nameOf(name), number(parts.values[i], 4)])),
+  );
+}
+
+function answerPicker(page, answer) {
+  const { answers } = page.look;
+  const stack = page.look.stacks.at(-1).name;
+  const pick = (index) => page.state.set({ answer: index, token: undefined });
+  if (answers.length > 400) {
+    return choice("answer", answers.map((each, i) => [i, `${i + 1} ${visible(each.label)}`]), answer, (value) => pick(Number(value)));
+  }
+  const tokens = answers.map((each, i) => {
+    const button = h("button", { type: "button", class: "token", "aria-pressed": String(i === answer), onclick: () => pick(i) }, visible(each.label));
+    return each.position === null ? button : page.highlight.stands(button, stack, each.position);
+  });
+  return h("div", { class: "line answers", role: "group", "aria-label": "Answer" }, tokens);
+}
+
+// Another word in the place of the answer.
+function otherToken(page) {
+  const set = (token) => page.state.set({ token });
+  const chosen = page.state.get("token") !== undefined;
+  return [
+    wordSearch(page, "Another word in its place", {}, set),
+    chosen ? h("button", { type: "button", onclick: () => set(undefined) }, "The answer itself") : null,
+  ];
+}
+
+function nameOf(name) {
+  return { content: "what was embedded", constants: "biases and norms" }[name] ?? partName(name, { stack: /^stage /.test(name) });
+}
+
+// The terms summed over heads, or over parts; in the order of the model.
+function grouped(names, values, split) {
+  const sums = new Map();
+  names.forEach((name, i) => {
+    const [, layer, part] = /^(.+\.\d+)\.(\w+)/.exec(name) ?? [];
+    const group = !layer || split === "heads" ? name : split === "parts" ? `${layer}.${part}` : layer;
+    sums.set(group, (sums.get(group) ?? 0) + values[i]);
+  });
+  return [...sums].map(([name, value]) => [nameOf(name), value]);
+}
+
+function ordered(terms, order) {
+  if (order !== "size") return terms;
+  const sorted = [...terms].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  if (sorted.length <= MOST_BARS) return sorted;
+  const rest = sorted.slice(MOST_BARS);
+  return [...sorted.slice(0, MOST_BARS), [`${rest.length} others`, rest.reduce((a, [, value]) => a + value, 0)]];
+}
+
+// ---------------------------------------------------------------- lengths
+
+async function norms(page) {
+  const lengths = await page.ask("norms");
+  const maps = Object.entries(lengths).map(([stack, named]) =>
+    h(
+      "div",
+      {},
+      h("h3", {}, stack),
+      heatmap(page, {
+        matrix: matrixOf(named),
+        label: `Length of the vectors, ${stack}`,
+        rows: { labels: named.labels[0].map((name, i) => (i ? `layer ${name}` : name)), axis: "after the layer", plain: true },
+        columns: { labels: named.labels[1], stack, axis: "position", plain: Boolean(page.stack(stack).grid) },
+        scale: "positive",
+      }),
+    ),
+  );
+  return h(
+    "div",
+    { class: "norms" },
+    h("h2", {}, "Lengths of the vectors"),
+    h("p", { class: "note" }, "‖x‖ of the residual stream at each position, as it was embedded and after each layer."),
+    maps,
+  );
+}

@@ -1,0 +1,210 @@
+// Mixers: how positions influence each other, whatever the mixer is; Hyena's filters and operator; additive alignment.
+
+import { matrixOf } from "regard/arrays.js";
+import { lines } from "regard/charts.js";
+import { choice, h, problem } from "regard/dom.js";
+import { heatmap } from "regard/heatmap.js";
+import { partName, stackName } from "regard/names.js";
+
+export const id = "mixers";
+export const title = "Mixers";
+
+const QUICK = 40; // positions up to which influence is computed without being asked
+const ADDITIVE = ["AdditiveAttention", "RecurrentSearch"];
+
+export function fits(page) {
+  return page.parts().some((part) => part.mixes);
+}
+
+export async function show(page) {
+  const sections = [influence];
+  if (page.parts().some((part) => part.convolves)) sections.push(convolutions);
+  if (page.parts().some(isAdditive)) sections.push(alignment);
+  const shown = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
+  return h("section", { class: "mixers" }, shown);
+}
+
+function isAdditive(part) {
+  return part.looks && ADDITIVE.includes(part.kind);
+}
+
+function positions(page, stack) {
+  return { labels: page.stack(stack).pieces, stack, plain: Boolean(page.stack(stack).grid) };
+}
+
+// What can be chosen; in a file, only what is in it.
+function controls(page, chosen, choices) {
+  if (!page.live) return h("p", { class: "quiet" }, `Of ${chosen}; the live page has the others.`);
+  return h("div", { class: "controls" }, choices);
+}
+
+// ---------------------------------------------------------------- influence
+
+// What influence can be of: every stack, a stack by what the one before it reads, and every part that mixes positions.
+function scopes(page) {
+  const { stacks } = page.look;
+  const last = stacks.at(-1);
+  const whole = stacks.map((stack) => ({
+    key: stack.name,
+    name: stackName(stack.name),
+    options: stack === last ? {} : { stack: stack.name },
+  }));
+  const across = page.parts().some((part) => part.across)
+    ? [{ key: `${last.name} of ${stacks[0].name}`, name: `${last.name}, all layers, of ${stacks[0].name}`, options: { of: stacks[0].name } }]
+    : [];
+  const parts = page.parts().filter((part) => part.mixes);
+  return [...whole, ...across, ...parts.map((part) => ({ key: part.name, name: `${partName(part.name)} (${part.kind})`, options: { part: part.name } }))];
+}
+
+async function influence(page) {
+  const all = scopes(page);
+  const scope = all.find(({ key }) => key === page.state.get("scope")) ?? all.find(({ options }) => !Object.keys(options).length);
+  const result = h("div", {});
+  const heading = [
+    h("h2", {}, "Influence"),
+    h(
+      "p",
+      { class: "note" },
+      "‖∂y_t/∂x_s‖: how strongly what comes out at a position depends on what goes in at another. Defined for every mixer; for attention it also sees what its weights do not.",
+    ),
+    controls(page, scope.name, [choice("of", all.map(({ key, name }) => [key, name]), scope.key, (value) => page.state.set({ scope: value }))]),
+  ];
+  const longest = Math.max(...page.look.stacks.map((stack) => stack.pieces.length));
+  const compute = async (more = {}) => {
+    try {
+      result.replaceChildren(...influenceMap(page, scope, await page.ask("influence", { ...scope.options, ...more }), compute));
+    } catch (error) {
+      result.replaceChildren(problem(error));
+    }
+  };
+  if (longest > QUICK && page.live) {
+    const start = async (event) => {
+      event.target.disabled = true;
+      event.target.textContent = "Computing …";
+      await compute();
+    };
+    const why = `It takes a gradient for every position, so beyond ${QUICK} positions it is computed only when asked for.`;
+    result.append(h("p", { class: "note" }, why), h("button", { type: "button", onclick: start }, `Compute it for ${longest} positions`));
+  } else await compute();
+  return h("div", { class: "influence" }, heading, result);
+}
+
+function influenceMap(page, scope, found, compute) {
+  const stack = found.of.split(".")[0];
+  return [
+    heatmap(page, {
+      matrix: matrixOf(found),
+      label: `Influence, ${scope.name}`,
+      rows: { ...positions(page, stack), axis: "out at" },
+      columns: { ...positions(page, found.from), axis: "in at" },
+      scale: "positive",
+    }),
+    h(
+      "p",
+      { class: "quiet" },
+      found.exact ? "Exact: all gradients were computed." : `Estimated from ${found.probes} random directions of the output. `,
+      found.exact || !page.live ? null : h("button", { type: "button", onclick: () => compute({ exact: true }) }, "Compute it exactly"),
+    ),
+  ];
+}
+
+// ---------------------------------------------------------------- convolutions
+
+async function convolutions(page) {
+  const parts = page.parts().filter((part) => part.convolves);
+  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts[0];
+  const channel = page.state.get("channel") ?? null;
+  const options = channel === null ? { part: part.name } : { part: part.name, channel };
+  const [filters, toeplitz, operator] = await Promise.allSettled([
+    page.ask("filters", options),
+    page.ask("toeplitz", options),
+    page.ask("operator", options),
+  ]);
+  const channels = filters.value?.channels ?? page.stack(part.stack.name).width;
+  return h(
+    "div",
+    { class: "convolutions" },
+    h("h2", {}, "Long convolutions"),
+    h(
+      "p",
+      { class: "note" },
+      "Hyena convolves every channel with a filter as long as the text, between gates made from the text. With its gates as they are, the whole of it is a matrix that is applied to v, as attention's weights are.",
+    ),
+    controls(page, partName(part.name), [
+      choice("part", parts.map((each) => [each.name, partName(each.name)]), part.name, (value) => page.state.set({ part: value })),
+      choice(
+        "channel",
+        [["", "some; mean size of the operator"], ...Array.from({ length: channels }, (_, i) => [i, `channel ${i + 1}`])],
+        channel ?? "",
+        (value) => page.state.set({ channel: value === "" ? undefined : Number(value) }),
+      ),
+    ]),
+    filters.value ? filterCurves(filters.value) : problem(filters.reason),
+    h(
+      "div",
+      { class: "side-by-side halves" },
+      matrixSection(page, part, toeplitz, `Its first convolution as a matrix, channel ${(channel ?? 0) + 1}`, "signed"),
+      matrixSection(
+        page,
+        part,
+        operator,
+        channel === null ? "The whole operator: mean size over all channels" : `The whole operator, channel ${channel + 1}`,
+        channel === null ? "positive" : "signed",
+      ),
+    ),
+  );
+}
+
+function filterCurves({ shown, filters }) {
+  return h(
+    "div",
+    { class: "side-by-side" },
+    filters.map(({ convolution, direction, values }) => {
+      const title = `Filter ${convolution + 1}, looking ${direction}`;
+      const series = values.map((curve, i) => ({ name: `channel ${shown[i] + 1}`, values: curve }));
+      return h("div", {}, h("h3", {}, title), lines({ label: title, x: values[0].map((_, i) => i), series, xLabel: `positions ${direction}`, yLabel: "h", width: 480 }));
+    }),
+  );
+}
+
+function matrixSection(page, part, asked, name, scale) {
+  if (asked.reason) return h("div", {}, h("h3", {}, name), problem(asked.reason));
+  const found = asked.value;
+  const exact = found.difference === undefined ? null : found.difference.toExponential(1).replace("-", "−");
+  return h(
+    "div",
+    {},
+    h("h3", {}, name),
+    heatmap(page, {
+      matrix: matrixOf(found),
+      label: name,
+      rows: { ...positions(page, part.stack.name), axis: "position" },
+      columns: { ...positions(page, part.stack.name), axis: "takes from" },
+      scale,
+    }),
+    exact ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from what the layer computed by at most ${exact}.`) : null,
+  );
+}
+
+// ---------------------------------------------------------------- additive attention
+
+async function alignment(page) {
+  const parts = page.parts().filter(isAdditive);
+  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const matrix = await page.matrix(`${part.name}.weights`, { head: 0 });
+  return h(
+    "div",
+    { class: "alignment" },
+    h("h2", {}, "Additive attention"),
+    h("p", { class: "note" }, "α = softmax over the source of vᵀ tanh(W s + U h): which source words each step gathers (Bahdanau et al., 2015)."),
+    parts.length > 1
+      ? h("div", { class: "controls" }, choice("part", parts.map((each) => [each.name, partName(each.name)]), part.name, (value) => page.state.set({ part: value })))
+      : null,
+    heatmap(page, {
+      matrix,
+      label: `Alignment, ${partName(part.name)}`,
+      rows: { ...positions(page, part.stack.name), axis: "the step that reads" },
+      columns: { ...positions(page, part.keys.name), axis: "looks at" },
+    }),
+  );
+}

@@ -1,0 +1,159 @@
+// Training: the curves of the run, and what its checkpoints make of the same input.
+
+import { matrixOf } from "regard/arrays.js";
+import { lines } from "regard/charts.js";
+import { choice, h, note, number, percent, problem, table, visible } from "regard/dom.js";
+import { heatmap, thumbnail } from "regard/heatmap.js";
+import { partName } from "regard/names.js";
+
+export const id = "training";
+export const title = "Training";
+
+const MOST_ANSWERS = 40; // rows of the table
+
+export function fits() {
+  return true;
+}
+
+export async function show(page) {
+  const sections = [curves, checkpoints];
+  const shown = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
+  return h("section", { class: "training" }, shown);
+}
+
+// ---------------------------------------------------------------- curves
+
+async function curves(page) {
+  const panels = await page.ask("curves");
+  const charts = panels.map(({ title, series }) => {
+    const drawn = series.filter((each) => each.values.length).map(({ name, steps, values }) => ({ name, x: steps, values }));
+    return h("div", {}, h("h3", {}, title), lines({ label: `${title} over steps`, series: drawn, xLabel: "step", yLabel: title, width: 420, height: 200 }));
+  });
+  return h(
+    "div",
+    { class: "curves" },
+    h("h2", {}, "Course of training"),
+    howMeasured(page.runs[page.run]),
+    charts.length ? h("div", { class: "side-by-side" }, charts) : h("p", {}, "The run has no metrics."),
+  );
+}
+
+// Why the two losses are not to be compared number by number.
+function howMeasured({ smoothing, dropout }) {
+  const only = [smoothing ? `label smoothing (${smoothing})` : "", dropout ? `dropout (${dropout})` : ""].filter(Boolean);
+  if (!only.length) return null;
+  return note(`The training loss has ${only.join(" and ")}, the validation loss has not; so it may lie below.`);
+}
+
+// ---------------------------------------------------------------- checkpoints
+
+// The final model is asked for without a step. `more`: what else is asked.
+function asked(moment, more = {}) {
+  return moment.step === null ? more : { step: moment.step, ...more };
+}
+
+async function checkpoints(page) {
+  const heading = [
+    h("h2", {}, "The same input, at every checkpoint"),
+    h("p", { class: "note" }, "Weights of each checkpoint that the run keeps, put into the model for a moment; the text and the answers stay those of the final model."),
+  ];
+  const found = await page.ask("checkpoints");
+  const moments = [...found.shown.map((step) => ({ step, name: `step ${step.toLocaleString("en")}` })), { step: null, name: found.final === null ? "final" : `final (step ${found.final.toLocaleString("en")})` }];
+  const others = found.steps.length - (found.final === null ? 0 : 1);
+  const damaged = Object.entries(found.problems).map(([step, why]) => h("p", { class: "problem" }, `The checkpoint of step ${step} cannot be used: ${why}.`));
+  const sections = [answers, page.look.can.lens ? lens : null, page.look.can.attention ? oneHead : null].filter(Boolean);
+  const shown = await Promise.all(sections.map((section) => section(page, moments).catch((error) => problem(error))));
+  return h(
+    "div",
+    { class: "checkpoints" },
+    heading,
+    damaged,
+    found.shown.length ? null : h("p", {}, "The run keeps no other checkpoint that can be used; only the final model is shown."),
+    found.shown.length < others ? h("p", { class: "quiet" }, `${found.shown.length} of ${others} checkpoints.`) : null,
+    shown,
+  );
+}
+
+async function answers(page, moments) {
+  const seen = await Promise.all(moments.map((moment) => page.ask("at_checkpoint", asked(moment))));
+  const rows = page.look.answers.map((answer, i) => [visible(answer.label), ...seen.map((each) => `${percent(each.values[i])}${each.words[i] === answer.label ? "" : ` (${visible(each.words[i])})`}`)]);
+  const means = seen.map((each) => each.values.reduce((a, b) => a + b, 0) / each.values.length);
+  return h(
+    "div",
+    { class: "answers-over-time" },
+    h("h3", {}, "Probability of the final answers"),
+    table(
+      rows.length > MOST_ANSWERS ? `The first ${MOST_ANSWERS} of ${rows.length} answers; in brackets, what was likelier` : "In brackets: what was likelier",
+      ["answer", ...moments.map((moment) => moment.name)],
+      [["mean", ...means.map(percent)], ...rows.slice(0, MOST_ANSWERS)],
+    ),
+  );
+}
+
+async function lens(page, moments) {
+  const seen = await Promise.all(moments.map((moment) => page.ask("at_checkpoint", asked(moment, { what: "lens" }))));
+  const layers = seen[0].agreement.labels[0].map((name, i) => (i ? `layer ${name}` : name));
+  const chart = (label, unit, what, range = null) =>
+    lines({
+      label,
+      x: layers.map((_, i) => i),
+      series: seen.map((each, i) => ({ name: moments[i].name, values: each[what].values })),
+      xLabel: "layer (0: embedding)",
+      yLabel: unit,
+      range,
+      width: 460,
+    });
+  return h(
+    "div",
+    { class: "lens-over-time" },
+    h("h3", {}, "Logit lens: agreement and KL with what each checkpoint says itself in the end"),
+    h("div", { class: "side-by-side" }, chart("Agreement by layer at every checkpoint", "%", "agreement", [0, 100]), chart("KL by layer at every checkpoint", "nats", "kl")),
+  );
+}
+
+async function oneHead(page, moments) {
+  const parts = page.parts().filter((part) => part.looks);
+  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const head = Math.min(page.state.get("head") ?? 0, part.heads - 1);
+  const seen = await Promise.all(moments.map((moment) => page.ask("at_checkpoint", asked(moment, { what: "weights", part: part.name, head: head || undefined }))));
+  const chosen = Math.max(0, moments.findIndex(({ step }) => step === (page.state.get("checkpoint") ?? null)));
+  const name = partName(`${part.name}.${head}`);
+  const options = parts.flatMap((each) => Array.from({ length: each.heads }, (_, i) => [`${each.name}.${i}`, partName(`${each.name}.${i}`)]));
+  const pick = (value) => {
+    const cut = value.lastIndexOf(".");
+    page.state.set({ part: value.slice(0, cut), head: Number(value.slice(cut + 1)) });
+  };
+  const pictures = seen.map((each, i) =>
+    h(
+      "button",
+      { type: "button", "aria-pressed": String(i === chosen), "aria-label": `${name} at ${moments[i].name}`, onclick: () => page.state.set({ checkpoint: moments[i].step ?? undefined }) },
+      thumbnail(matrixOf(each)),
+      moments[i].name,
+    ),
+  );
+  return h(
+    "div",
+    { class: "head-over-time" },
+    h("h3", {}, "One head"),
+    page.live ? h("div", { class: "controls" }, choice("head", options, `${part.name}.${head}`, pick)) : h("p", { class: "quiet" }, `${name}. The live page has the others.`),
+    h("div", { class: "over-time", role: "group", "aria-label": `${name} at every checkpoint` }, pictures),
+    heatmap(page, {
+      matrix: matrixOf(seen[chosen]),
+      label: `${name} at ${moments[chosen].name}`,
+      rows: { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from", plain: Boolean(part.stack.grid) },
+      columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at", plain: Boolean(part.keys.grid) },
+    }),
+    seen.length > 1
+      ? note(
+          "How much the map changes from one to the next, as the mean of |weight − weight before| over its cells ",
+          `(0: not at all): ${changes(seen, moments)}.`,
+        )
+      : null,
+  );
+}
+
+function changes(seen, moments) {
+  const flat = seen.map((each) => each.values.flat());
+  const means = flat.slice(1).map((now, i) => now.reduce((sum, value, at) => sum + Math.abs(value - flat[i][at]), 0) / now.length);
+  return means.map((value, i) => `${moments[i].name} → ${moments[i + 1].name} ${number(value)}`).join(" · ");
+}

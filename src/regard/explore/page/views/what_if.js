@@ -1,0 +1,88 @@
+// What if: parts switched off, tokens changed, activations of another input; the output beside the old one.
+
+import { writtenAnew } from "regard/beside.js";
+import { changes } from "regard/changes.js";
+import { changing } from "regard/changing.js";
+import { button, choice, h, note, problem } from "regard/dom.js";
+import { patching } from "regard/patching.js";
+import { countOff, nothingOff, optionsOf, switches } from "regard/switches.js";
+
+export const id = "what-if";
+export const title = "What if";
+
+export function fits() {
+  return true;
+}
+
+const WAYS = [["off", "Switch off"], ["token", "Change a token"], ["patch", "Patch"]];
+
+export async function show(page) {
+  const words = page.look.can.change && !page.look.stacks.some((stack) => stack.grid);
+  const ways = WAYS.filter(([name]) => name !== "token" || words);
+  const way = ways.some(([name]) => name === page.state.get("way")) ? page.state.get("way") : "off";
+  const buttons = ways.map(([name, text]) =>
+    button(text, () => page.state.set({ way: name }), { "aria-pressed": String(name === way) }),
+  );
+  const shown = { off: switchingOff, token: changing, patch: patching }[way];
+  const choices = h("div", { class: "controls", role: "group", "aria-label": "Ways" }, buttons);
+  return h("section", { class: "what-if" }, choices, await shown(page));
+}
+
+async function switchingOff(page) {
+  let off = { ...nothingOff(), ...page.state.get("off") };
+  const by = page.state.get("by") ?? "zero";
+  const result = h("div", { class: "result" });
+  const checked = Boolean(page.state.get("anew"));
+  const anew = h("input", { type: "checkbox", id: "anew", checked, onchange: () => update({}) });
+  let turn = 0;
+
+  async function update(changed) {
+    const mine = ++turn;
+    off = { ...off, ...changed };
+    const some = countOff(off) > 0;
+    page.state.set({ off: some ? optionsOf(off) : undefined, anew: anew.checked || undefined }, { quietly: true });
+    const drawn = some ? await outcome(page, off, by, anew.checked) : [note("Everything is on. Switch something off.")];
+    if (mine === turn) result.replaceChildren(...drawn);
+  }
+
+  const setBy = (value) => page.state.set({ by: value === "zero" ? undefined : value });
+  await update({});
+  return h(
+    "div",
+    {},
+    note(
+      "Pressed is off. A head's output, or all that a part or a layer adds, becomes 0 or its mean over positions; of ",
+      "a position, what stands there is taken away. Bars: change of ln p of what the model said.",
+    ),
+    h(
+      "div",
+      { class: "controls" },
+      page.live ? choice("off means", [["zero", "0"], ["mean", "its mean"]], by, setBy) : null,
+      page.live && page.look.can.write
+        ? h("span", { class: "field" }, anew, h("label", { for: "anew" }, "also write the output anew"))
+        : null,
+      button("Everything on", () => page.state.set({ off: undefined })),
+      page.live ? null : h("span", { class: "quiet" }, "In this file, each is recorded alone, by 0."),
+    ),
+    h("div", { class: "side-by-side what-if-sides" }, switches(page, off, update), result),
+  );
+}
+
+async function outcome(page, off, by, anew) {
+  const options = { ...optionsOf(off), ...(by === "zero" ? {} : { by }) };
+  try {
+    if (!page.live && countOff(off) > 1) {
+      throw Object.assign(new Error(), {
+        what: "This combination is not in the file.",
+        why: "It has each head, part, layer and position switched off alone.",
+        fix: "Switch one off at a time, or open the live page.",
+      });
+    }
+    const drawn = [changes(page, await page.ask("ablate", options))];
+    if (anew && page.live) drawn.push(await writtenAnew(page, options));
+    return drawn;
+  } catch (error) {
+    if (!error.what) throw error;
+    return [problem(error)];
+  }
+}

@@ -1,0 +1,185 @@
+// Words: neighbours and a projection of the model's vectors, how the input was cut into tokens, and positions.
+
+import { bars } from "regard/charts.js";
+import { choice, h, number, numbersBelow, problem, svg, visible } from "regard/dom.js";
+import { positions } from "regard/positions.js";
+import { wordSearch } from "regard/search.js";
+import { tokenLine } from "regard/tokens.js";
+
+export const id = "words";
+export const title = "Words";
+
+const WIDTH = 640;
+const HEIGHT = 460;
+const MERGES =
+  "Byte-pair encoding: every word begins as its bytes; of all pairs that can be joined, the one learned first is, until " +
+  "none is left. The number says when that was: #1 was learned first.";
+const MOST_CARDS = 40; // words whose merges are drawn
+
+export function fits(page) {
+  return page.look.stacks.some((stack) => stack.tokens);
+}
+
+export async function show(page) {
+  const shown = await Promise.all([vectors, merges, positions].map((section) => section(page).catch((error) => problem(error))));
+  return h("section", { class: "words" }, shown);
+}
+
+// ---------------------------------------------------------------- vectors
+
+async function vectors(page) {
+  const stacks = page.look.stacks.filter((stack) => stack.tokens);
+  const stack = stacks.find((each) => each.name === page.state.get("stack")) ?? stacks[0];
+  const first = Math.min(page.state.get("position") ?? firstWord(stack), stack.tokens.length - 1);
+  const token = page.state.get("word") ?? stack.tokens[first];
+  const [nearest, plane] = await Promise.allSettled([
+    page.ask("neighbours", { stack: stack.name, token }),
+    page.ask("projection", { stack: stack.name }),
+  ]);
+  return h(
+    "div",
+    { class: "vectors" },
+    h("h2", {}, "Vectors of words"),
+    h("p", { class: "note" }, "Rows of the model's embedding matrix, without positions. Choose a token to see those whose vectors point the same way; single bytes are left out."),
+    stacks.length > 1
+      ? h("div", { class: "controls" }, choice("stack", stacks.map((each) => [each.name, each.name]), stack.name, (value) => page.state.set({ stack: value, position: undefined, word: undefined })))
+      : null,
+    h("div", { class: "controls" }, tokenLine(page, stack, { pick: (position) => page.state.set({ position, word: undefined }), chosen: token === stack.tokens[first] ? first : -1 }), page.live ? wordSearch(page, "Another word", { stack: stack.name }, (word) => page.state.set({ word })) : null),
+    h("div", { class: "side-by-side" }, nearest.value ? neighbours(page, nearest.value) : problem(nearest.reason), plane.value ? projection(plane.value, token) : problem(plane.reason)),
+  );
+}
+
+// The first that is more than a mark, such as <start>.
+function firstWord(stack) {
+  const found = stack.pieces.findIndex((piece) => /\p{L}{2}/u.test(piece) && !/^<.*>$/.test(piece));
+  return found < 0 ? 0 : found;
+}
+
+function neighbours(page, found) {
+  const pick = page.live ? (i) => page.state.set({ word: found.tokens[i] }) : null;
+  return h(
+    "div",
+    { class: "neighbours" },
+    h("h3", {}, `Nearest to ${visible(found.of)} (cosine)`),
+    bars(page, { label: `Cosine with ${visible(found.of)}`, names: found.labels[0], values: found.values, most: 1, pick }),
+  );
+}
+
+function projection(found, picked) {
+  const names = found.labels[0].map(visible);
+  const share = (i) => `${["first", "second"][i]} principal component: ${(100 * found.shares[i]).toFixed(1)} % of the variance`;
+  const range = (i) => {
+    const values = found.values.map((point) => point[i]);
+    return [Math.min(...values), Math.max(...values)];
+  };
+  const [[x0, x1], [y0, y1]] = [range(0), range(1)];
+  const place = ([x, y]) => [30 + ((x - x0) / (x1 - x0 || 1)) * (WIDTH - 90), HEIGHT - 34 - ((y - y0) / (y1 - y0 || 1)) * (HEIGHT - 60)];
+  const points = found.values.map((point, i) => {
+    const [x, y] = place(point);
+    return { x, y, group: found.groups[i], name: names[i], token: found.tokens[i] };
+  });
+  // The words of the input are above the others, and have their labels first.
+  const dots = [...points].reverse().map(({ x, y, group, name, token }) =>
+    svg("circle", { cx: x, cy: y, r: group === "vocabulary" ? 2 : 4, class: token === picked ? `${group} picked` : group }, svg("title", {}, name)),
+  );
+  const label = `Vectors of ${points.length} tokens in the plane`;
+  return h(
+    "figure",
+    { class: "chart-figure" },
+    h("h3", {}, "In the plane, by principal components"),
+    h(
+      "div",
+      { class: "scroll", tabindex: 0, role: "group", "aria-label": "The plane" },
+      svg(
+        "svg",
+        { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plane", role: "img", "aria-label": label },
+        dots,
+        labels(points),
+        svg("text", { x: WIDTH / 2, y: HEIGHT - 6, "text-anchor": "middle", class: "axis-name" }, share(0)),
+        svg("text", { x: 12, y: HEIGHT / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${HEIGHT / 2})`, class: "axis-name" }, share(1)),
+      ),
+    ),
+    h("figcaption", {}, "Large and bold: in the input. Large: its neighbours. Small: the first of the vocabulary. Labels that would cover others are left out."),
+    numbersBelow(label, ["token", "group", "first", "second"], () => points.map((point, i) => [point.name, point.group, number(found.values[i][0]), number(found.values[i][1])])),
+  );
+}
+
+// A label beside its point where there is room; those of the input come first, and cover other points if they must.
+function labels(points) {
+  const dots = points.map(({ x, y }) => ({ left: x - 2, top: y - 2, width: 4, height: 4 }));
+  const taken = [];
+  const drawn = [];
+  for (const { x, y, group, name } of points) {
+    if (name.includes("�")) continue; // a part of a letter
+    const width = 6.4 * [...name].length + 4;
+    const sides = [x + 6, x - 6 - width].flatMap((left) => [[left, y - 6], [left, y + 3], [left, y - 14]]);
+    const free = (others) => (box) => fitsIn(box) && !others.some((other) => overlap(box, other));
+    const boxes = sides.map(([left, top]) => ({ left, top, width, height: 11 }));
+    const spot = boxes.find(free([...taken, ...dots])) ?? (group === "input" ? boxes.find(free(taken)) : undefined);
+    if (!spot) continue;
+    taken.push(spot);
+    drawn.push(svg("text", { x: spot.left, y: spot.top + 9, class: group }, name));
+  }
+  return drawn;
+}
+
+function fitsIn({ left, top, width, height }) {
+  return left > 22 && top > 2 && left + width < WIDTH - 2 && top + height < HEIGHT - 22;
+}
+
+function overlap(a, b) {
+  return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
+}
+
+// ---------------------------------------------------------------- merges
+
+async function merges(page) {
+  const heading = h("h2", {}, "From text to tokens");
+  let cut;
+  try {
+    cut = await page.ask("merges");
+  } catch (error) {
+    return h("div", {}, heading, problem(error));
+  }
+  if (!Object.keys(cut).length) return h("div", {});
+  const joined = Object.values(cut).some(({ steps }) => steps.length);
+  const why = [...new Set(Object.values(cut).map((text) => text.why))].filter(Boolean);
+  const notes = [...(joined ? [MERGES] : []), ...why].map((text) => h("p", { class: "note" }, text));
+  return h("div", { class: "merges" }, heading, notes, Object.entries(cut).map(([stack, text]) => cutText(stack, text)));
+}
+
+function cutText(stack, { tokens, steps }) {
+  const words = [];
+  for (const step of steps) {
+    if (step.pair === null) words.push([]);
+    words.at(-1)?.push(step);
+  }
+  return h(
+    "div",
+    {},
+    h("h3", {}, stack),
+    h("div", { class: "merged" }, words.slice(0, MOST_CARDS).map(mergedWord)),
+    words.length > MOST_CARDS ? h("p", { class: "quiet" }, `${MOST_CARDS} of ${words.length} words.`) : null,
+    bytesTable(stack, tokens),
+  );
+}
+
+function mergedWord(steps) {
+  return h(
+    "ol",
+    { "aria-label": visible(steps[0].word) },
+    steps.map((step) =>
+      h(
+        "li",
+        {},
+        h("span", { class: "rank", title: step.pair ? `joins ${step.pair.map(visible).join(" + ")}` : null }, step.rank === null ? "bytes" : `#${step.rank}`),
+        h("span", { class: "line" }, step.pieces.map((piece) => h("span", { class: "token" }, visible(piece)))),
+      ),
+    ),
+  );
+}
+
+function bytesTable(stack, tokens) {
+  const rows = () => tokens.map((token, i) => [String(i + 1), visible(token.piece), String(token.id), `${token.start}–${token.end}`, token.raw]);
+  return numbersBelow(`Tokens of ${stack}, with their ids and bytes`, ["number", "token", "id", "bytes of the text", "in hex"], rows);
+}

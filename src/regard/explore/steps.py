@@ -1,0 +1,414 @@
+"""The walk through a model, step by step: what happens to one position, in words, formulas and matrices to look at.
+
+A step names the matrices that show it (look.py, stages.py); which head and which position is chosen on the page. The
+steps of a layer are those of its block as it is: norm before or after, attention or another mixer, with or without a
+source to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from regard.errors import UsageError
+from regard.explore.session import Looked
+from regard.explore.stages import last_norm, stack_of
+from regard.inside.readout import Mapped, Normed
+from regard.inside.trace import LayerTrace, PartTrace, StackTrace
+from regard.layers.additive import AdditiveAttention
+from regard.layers.bahdanau import RecurrentSearch
+from regard.layers.hyena import Hyena
+from regard.layers.norm import RMSNorm
+from regard.layers.patches import PatchEmbedding
+from regard.layers.positions import NoPositions, Positions
+from regard.layers.recurrent import Recurrent
+from regard.layers.windows import WindowAttention
+from regard.models.swin import PatchMerging
+
+# strip: the vector of the position · row: what it looks at · map: all positions · bars: the likeliest of an answer
+Draw = Literal["strip", "row", "map", "bars"]
+
+
+@dataclass(frozen=True)
+class Show:
+    matrix: str
+    draw: Draw
+    label: str
+    sign: str = ""  # between the one before and this: "+", "=", "→"
+    heads: bool = False  # it has one for each head
+    rows: str = ""  # the stack whose positions its rows are; "": answers
+    columns: str = ""  # the stack whose positions its columns are; "": numbers of a vector
+
+
+@dataclass(frozen=True)
+class Step:
+    id: str
+    group: str
+    title: str
+    sentence: str
+    formula: str
+    shows: list[Show] = field(default_factory=list)
+
+
+def steps(looked: Looked, stack: str, layer: int = 0) -> dict[str, Any]:
+    """The steps of a layer, those before the first, and those after the last."""
+    traced = stack_of(looked, stack)
+    if not 0 <= layer < len(traced.layers):
+        raise UsageError(f"There is no layer {layer + 1}.", f"There are {len(traced.layers)}.", "Choose another.")
+    walk = [
+        *_input(traced),
+        *_layer(looked, traced, traced.layers[layer]),
+        *_next_layer(traced, layer),
+        *_output(looked, traced),
+    ]
+    return {
+        "layers": len(traced.layers),
+        "position": first_position(looked, traced),
+        "steps": [asdict(step) for step in walk],
+    }
+
+
+def first_position(looked: Looked, traced: StackTrace) -> int:
+    """Where the walk begins: where the only answer is read, else in the middle, from where one sees both sides."""
+    answers = looked.trace.subject.answers
+    if traced is looked.trace.last and len(answers) == 1 and answers[0].position is not None:
+        return answers[0].position
+    return len(traced.stack.pieces) // 2
+
+
+def likeliest(looked: Looked, answer: int, count: int = 10) -> dict[str, Any]:
+    """What a model would say at an answer, the likeliest first; and what it said, wherever that stands."""
+    trace = looked.trace
+    if not 0 <= answer < len(trace.logits_AW):
+        raise UsageError(f"There is no answer {answer + 1}.", f"There are {len(trace.logits_AW)}.", "Choose another.")
+    logits_W, p_W = trace.logits_AW[answer], trace.p_AW[answer]
+    tokens = torch.topk(p_W, min(count, len(p_W))).indices.tolist()
+    said = trace.subject.answers[answer].token
+    tokens = [*tokens, *([said] if said not in tokens else [])]
+    tokens = [token for token in tokens if bool(logits_W[token].isfinite())]
+    return {
+        "tokens": tokens,
+        "names": [trace.subject.name_of(token) for token in tokens],
+        "logits": [float(logits_W[token]) for token in tokens],
+        "probabilities": [float(p_W[token]) for token in tokens],
+        "said": said,
+    }
+
+
+# ---------------------------------------------------------------- before the first block
+
+
+def _input(traced: StackTrace) -> Iterator[Step]:
+    name, made, embed = traced.name, traced.embedding, traced.stack.embed
+    if isinstance(embed, PatchEmbedding):
+        sentence = "The pixels of the patch, times a matrix, are its vector."
+        formula = "x = pixels · W + b"
+    elif isinstance(embed, PatchMerging):
+        sentence = "Four neighbours of the stage before are put side by side, normalised, and mapped to one vector."
+        formula = "x = norm([x_1; x_2; x_3; x_4]) · W"
+    elif isinstance(embed, nn.LayerNorm | RMSNorm):
+        sentence, formula = "The pixels of the patch, times a matrix, are its vector.", "x = pixels · W + b"
+    else:
+        scaled = getattr(embed, "scale", 1.0) != 1
+        sentence = "The token's row of the embedding table" + (
+            ", times √D, is its vector." if scaled else " is its vector."
+        )
+        formula = "x = √D · E[token]" if scaled else "x = E[token]"
+    token = Show(f"{name}.token", "strip", "vector", rows=name)
+    title = "Patch → vector" if traced.stack.grid else "Token → vector"
+    yield Step("token", "Input", title, sentence, formula, [token])
+    positions = getattr(embed, "positions", None) or getattr(embed, "along", None)
+    normed = not isinstance(made.norm, nn.Identity)
+    if positions is not None or getattr(embed, "positions_RSD", None) is not None:
+        nothing = isinstance(positions, NoPositions)
+        sentence = (
+            "Nothing is added here: positions enter elsewhere, where queries and keys are rotated, or not at all."
+            if nothing
+            else "A vector that depends only on where the token stands is added."
+        )
+        total = f"{name}.summed" if normed else f"{name}.embedded"
+        place = Show(f"{name}.place", "strip", "position", "+", rows=name)
+        shows = [token, place, Show(total, "strip", "sum", "=", rows=name)]
+        yield Step("position", "Input", "+ position", sentence, "x = token + position", shows)
+    if normed:
+        before = Show(f"{name}.summed", "strip", "sum", rows=name)
+        after = Show(f"{name}.embedded", "strip", "normalised", "→", rows=name)
+        yield Step("embedded", "Input", "Norm", _about_norm(made.norm), _norm_formula(made.norm), [before, after])
+
+
+# ---------------------------------------------------------------- a layer
+
+
+def _layer(looked: Looked, traced: StackTrace, layer: LayerTrace) -> Iterator[Step]:
+    for part in layer.parts:
+        group = _group(part)
+        site, key = part.name, part.name.rpartition(".")[2]
+        pre = layer.block.pre_norm
+        norm = layer.norm_of(part)
+        stream = Show(f"{site}.before", "strip", "x", rows=traced.name)
+        if pre:
+            shows = [stream, Show(f"{site}.read", "strip", "normalised", "→", rows=traced.name)]
+            yield Step(f"{key}.norm", group, "Norm", _about_norm(norm), _norm_formula(norm), shows)
+        if part.looks:
+            yield from _attention(looked, traced, part, group)
+        elif hasattr(part.module, "activate"):
+            yield from _feedforward(traced, part, group)
+        else:
+            yield _other(traced, part, group)
+        wrote = Show(f"{site}.wrote", "strip", "written", "+", rows=traced.name)
+        total = Show(f"{site}.{'after' if pre else 'sum'}", "strip", "sum", "=", rows=traced.name)
+        sentence = "What was written is added to the vector that came in: the residual stream."
+        yield Step(f"{key}.residual", group, "Residual", sentence, "x ← x + written", [stream, wrote, total])
+        if not pre:
+            shows = [
+                Show(f"{site}.sum", "strip", "sum", rows=traced.name),
+                Show(f"{site}.after", "strip", "normalised", "→", rows=traced.name),
+            ]
+            yield Step(f"{key}.after", group, "Norm", _about_norm(norm), _norm_formula(norm), shows)
+
+
+def _group(part: PartTrace) -> str:
+    if hasattr(part.module, "activate"):
+        return "Feed-forward"
+    if not part.looks or isinstance(part.module, RecurrentSearch):
+        return type(part.module).__name__
+    return "Cross-attention" if part.across else "Self-attention"
+
+
+def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) -> Iterator[Step]:
+    site, key, module = part.name, part.name.rpartition(".")[2], part.module
+    stacks = [stack.name for stack in looked.trace.stacks]
+    own = traced.name
+    keys = stacks[stacks.index(own) - 1] if part.across else own
+    whose = f"the {keys}'s " if part.across else ""
+    additive = isinstance(module, AdditiveAttention | RecurrentSearch)
+
+    read = Show(f"{site}.read", "strip", "x", rows=own)
+    query = Show(f"{site}.queries", "strip", "query q", "→", True, own)
+    all_keys = Show(f"{site}.keys", "map", f"{whose}keys K, all positions", "", True, keys)
+    all_values = Show(f"{site}.values", "map", f"{whose}values V, all positions", "", True, keys)
+    yield Step(
+        f"{key}.qkv",
+        group,
+        "Query, key, value",
+        _about_projections(part, keys),
+        _projection_formula(part, additive),
+        [read, query]
+        + (
+            []
+            if part.across
+            else [
+                Show(f"{site}.keys", "strip", "key k", "", True, own),
+                Show(f"{site}.values", "strip", "value v", "", True, own),
+            ]
+        )
+        + [all_keys, all_values],
+    )
+    formula = "e_j = Σ_d v_d tanh(q_d + k_j,d)" if additive else f"s_j = q · k_j / √{_key_width(module)}"
+    if isinstance(module, WindowAttention):
+        formula += " + bias of the distance"
+    yield Step(
+        f"{key}.scores",
+        group,
+        "Scores",
+        f"How well the query fits {whose or 'the '}key of every position. {_about_mask(part)}".strip(),
+        formula,
+        [
+            Show(f"{site}.queries", "strip", "query q", "", True, own),
+            Show(f"{site}.scores", "row", "scores of this position", "→", True, own, keys),
+            Show(f"{site}.scores", "map", "scores of all positions", "", True, own, keys),
+        ],
+    )
+    weights = Show(f"{site}.weights", "row", "weights of this position", "→", True, own, keys)
+    yield Step(
+        f"{key}.weights",
+        group,
+        "Softmax",
+        "Scores become weights: all positive, with sum 1.",
+        "a_j = exp(s_j − max) / Σ_i exp(s_i − max)",
+        [
+            Show(f"{site}.scores", "row", "scores of this position", "", True, own, keys),
+            weights,
+            Show(f"{site}.weights", "map", "weights of all positions", "", True, own, keys),
+        ],
+    )
+    yield Step(
+        f"{key}.heads",
+        group,
+        "Weighted values",
+        f"{whose.capitalize() or 'The '}values of all positions, each times its weight, are summed.",
+        "z = Σ_j a_j v_j",
+        [
+            Show(f"{site}.weights", "row", "weights of this position", "", True, own, keys),
+            all_values,
+            Show(f"{site}.heads", "strip", "z", "→", True, own),
+        ],
+    )
+    wrote = Show(f"{site}.wrote", "strip", "written", "→", rows=own)
+    if isinstance(module, RecurrentSearch):
+        about = "What was found enters the recurrence, and its next state is written."
+        yield Step(f"{key}.wrote", group, "Recurrence", about, "s_t = cell([x; z], s_t−1)", [read, wrote])
+        return
+    after = (" + b" if module.to_out.bias is not None else "") + (" · layer scale" if part.scale_D is not None else "")
+    shows = [Show(f"{site}.joined", "strip", "heads side by side" if part.heads > 1 else "z", rows=own), wrote]
+    if part.heads > 1:
+        about = "The heads stand side by side, and a matrix mixes them into what is written."
+        formula = f"written = [z_1; … z_{part.heads}] · W_O{after}"
+        yield Step(f"{key}.wrote", group, "Heads joined · W_O", about, formula, shows)
+    else:
+        about = "A matrix makes of it what is written."
+        yield Step(f"{key}.wrote", group, "Product with W_O", about, f"written = z · W_O{after}", shows)
+
+
+def _key_width(module: Any) -> int:
+    return int(module.to_qkv.in_features // module.heads if isinstance(module, WindowAttention) else module.key_width)
+
+
+def _about_projections(part: PartTrace, keys: str) -> str:
+    module = part.module
+    said = (
+        f"The query is made of this position; keys and values are made of what the {keys} wrote."
+        if part.across
+        else "Three products make of the vector what this head asks for, offers, and hands over."
+    )
+    if not isinstance(getattr(module, "query_norm", nn.Identity()), nn.Identity):
+        said += " Query and key are then normalised."
+    rotate = getattr(module, "rotate", Positions.rotate)
+    if rotate is not Positions.rotate and not part.across:
+        said += " Query and key are rotated by an angle that grows with the position."
+    shared = module.heads // module.key_value_heads if hasattr(module, "key_value_heads") else 1
+    if shared > 1:
+        said += f" {shared} heads share their keys and values."
+    return said
+
+
+def _projection_formula(part: PartTrace, additive: bool) -> str:
+    memory = "m" if part.across else "x"
+    if additive:
+        return f"q = x · W_Q + b    k = {memory} · W_K    v = {memory}"
+    bias = " + b" if part.module.to_qkv.bias is not None else ""
+    return f"q = x · W_Q{bias}    k = {memory} · W_K{bias}    v = {memory} · W_V{bias}"
+
+
+def _about_mask(part: PartTrace) -> str:
+    if part.across or part.context is None:
+        return ""
+    if isinstance(part.module, WindowAttention):
+        return "It sees the patches of its window; the others are masked (grey)."
+    if hasattr(part.module, "window"):
+        return "It sees its neighbours; what is further away, or comes later, is masked (grey)."
+    return "What comes later is masked (grey)." if part.context.causal else ""
+
+
+def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[Step]:
+    module, site = part.module, part.name
+    key, name = site.rpartition(".")[2], traced.name
+    bias = " + b" if module.expand.bias is not None else ""
+    formula = f"y = {module.activation_name}(x · W_in{bias})"
+    about = "The vector is expanded, and an activation decides which of the inner numbers count."
+    if module.gated:
+        formula = f"y = {module.activation_name}(x · W_gate{bias}) · (x · W_in{bias})"
+        about = "The vector is expanded twice: one of them, after an activation, opens or closes the other."
+    inner = Show(f"{site}.inner", "strip", "inner", "→", rows=name)
+    yield Step(f"{key}.inner", group, "Expand", about, formula, [Show(f"{site}.read", "strip", "x", rows=name), inner])
+    scaled = " · layer scale" if part.scale_D is not None else ""
+    shows = [
+        Show(f"{site}.inner", "strip", "inner", rows=name),
+        Show(f"{site}.wrote", "strip", "written", "→", rows=name),
+    ]
+    about = "A second matrix brings the inner numbers back to the width of the model."
+    yield Step(f"{key}.wrote", group, "Contract", about, f"written = y · W_out{bias}{scaled}", shows)
+
+
+def _other(traced: StackTrace, part: PartTrace, group: str) -> Step:
+    kind = type(part.module).__name__
+    about, formula = "positions see each other in a way of its own", "written = mixer(x)"
+    if isinstance(part.module, Hyena):
+        about, formula = "a long convolution over all positions, between gates", "y = gate_2 ⊙ (filter ∗ (gate_1 ⊙ v))"
+    elif isinstance(part.module, Recurrent):
+        about = "a state is carried from position to position, and gates decide what it keeps"
+        formula = "s_t = cell(x_t, s_t−1)"
+    shows = [
+        Show(f"{part.name}.read", "strip", "read", rows=traced.name),
+        Show(f"{part.name}.wrote", "strip", "written", "→", rows=traced.name),
+        Show(f"{part.name}.read", "map", "read, all positions", rows=traced.name),
+    ]
+    sentence = f"Here positions are mixed without attention: {about}."
+    return Step(f"{part.name.rpartition('.')[2]}.wrote", group, kind, sentence, formula, shows)
+
+
+def _next_layer(traced: StackTrace, layer: int) -> Iterator[Step]:
+    if layer + 1 == len(traced.layers):
+        return
+    last = traced.layers[layer].parts[-1]
+    shows = [Show(f"{last.name}.after", "strip", "x", rows=traced.name)]
+    sentence = f"Layer {layer + 2} reads this vector, and does the same with weights of its own."
+    yield Step("next", "Next layer", f"To layer {layer + 2}", sentence, f"x → layer {layer + 2}", shows)
+
+
+# ---------------------------------------------------------------- after the last block
+
+
+def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
+    trace, name = looked.trace, traced.name
+    norm = last_norm(looked, traced)
+    stream = Show(f"{traced.layers[-1].parts[-1].name}.after", "strip", "x, after the last layer", rows=name)
+    out = Show(f"{name}.out", "strip", "normalised", "→", rows=name)
+    if not isinstance(norm, nn.Identity):
+        yield Step("out", "Output", "Last norm", _about_norm(norm), _norm_formula(norm), [stream, out])
+    if traced is not trace.last:
+        stacks = [stack.name for stack in trace.stacks]
+        following = stacks[stacks.index(name) + 1]
+        across = any(part.across for part in trace.parts())
+        sentence = (
+            f"The {following} makes its keys and values of this vector, in every layer."
+            if across
+            else f"{following.capitalize()} makes its patches of this vector and its neighbours."
+        )
+        handed = Show(f"{name}.out", "strip", "handed on", rows=name)
+        yield Step(
+            "handed", "Output", f"To {'the ' if across else ''}{following}", sentence, f"x → {following}", [handed]
+        )
+        return
+    readout = trace.subject.readout
+    if readout is None:
+        sentence = "The answer is not read by a linear map of the last layer, but in a way of its own."
+        shows = [Show("probabilities", "bars", "likeliest")]
+        yield Step("probabilities", "Output", "Answer", sentence, "p = softmax(z)", shows)
+        return
+    if readout.pool in ("mean", "both"):
+        about = "The mean of all positions is read" + (", beside the first." if readout.pool == "both" else ".")
+        yield Step("pooled", "Output", "Mean", about, "h = Σ_t x_t / T", [Show("0.hidden", "strip", "h")])
+    for number, step in enumerate(readout.steps):
+        shows = [Show(f"{number}.hidden", "strip", "before"), Show(f"{number + 1}.hidden", "strip", "after", "→")]
+        if isinstance(step, Normed):
+            yield Step(f"hidden.{number}", "Output", "Norm", _about_norm(step.norm), _norm_formula(step.norm), shows)
+        elif isinstance(step, Mapped):
+            yield Step(f"hidden.{number}", "Output", "Product", "A product before the head.", "y = x · W + b", shows)
+        else:
+            about = "An activation lets some of the numbers through."
+            yield Step(f"hidden.{number}", "Output", "Activation", about, "y = gelu(x)", shows)
+    hidden = Show(f"{len(readout.steps)}.hidden", "strip", "h")
+    bias = " + b" if readout.head.bias is not None else ""
+    about = "The product with the vector of each word or class is its logit."
+    shows = [hidden, Show("logits", "bars", "logits of the likeliest", "→")]
+    yield Step("logits", "Output", "Logits", about, f"z = h · W{bias}", shows)
+    about = "Softmax makes probabilities of the logits of all of them."
+    shows = [Show("probabilities", "bars", "probabilities of the likeliest")]
+    yield Step("probabilities", "Output", "Probabilities", about, "p_i = exp(z_i − max) / Σ_j exp(z_j − max)", shows)
+
+
+def _about_norm(norm: nn.Module) -> str:
+    if isinstance(norm, nn.LayerNorm):
+        return "The vector is brought to mean 0 and variance 1; learned numbers then scale and shift it."
+    return "The vector is brought to length √D; learned numbers then scale it."
+
+
+def _norm_formula(norm: nn.Module) -> str:
+    if isinstance(norm, nn.LayerNorm):
+        return "y = (x − mean) / √(variance + ε) · g + b"
+    return "y = x / √(mean of squares + ε) · g"

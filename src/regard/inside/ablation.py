@@ -1,0 +1,199 @@
+"""Ablation: what the model says when some of it is switched off.
+
+    a head        o_h ← 0, or its mean over positions              o_h: what it gathered, before W_out
+    a part        what it adds to the residual stream ← 0, or its mean over positions
+    a layer       all its parts
+    a position    x_t ← the same place with nothing in it          x_t: what the first block reads
+    effect        ln p(answer | off) − ln p(answer)
+
+Means are over all positions of the reference inputs, or of this input alone. What is at a position is always emptied,
+never averaged. A model that copies words of its source can still copy the word at an emptied position, since a word is
+copied from the text itself.
+
+Shapes: N ablations · B of them in a chunk · T positions · A answers · W words or classes · X width of a site
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.errors import UsageError, did_you_mean
+from regard.inside.lens import answer_names
+from regard.inside.named import Named, named
+from regard.inside.sites import PARTS, sites_of, watching
+from regard.inside.subject import Subject
+from regard.inside.variants import Read, log_p_of_answers, replacing, variants
+
+if TYPE_CHECKING:
+    from regard.inside.trace import Trace
+
+By = Literal["zero", "mean"]
+
+
+@dataclass(frozen=True)
+class Off:
+    """What is switched off together."""
+
+    heads: tuple[str, ...] = ()  # "decoder.0.cross.3"
+    parts: tuple[str, ...] = ()  # "decoder.0.cross"
+    layers: tuple[str, ...] = ()  # "decoder.0"
+    positions: tuple[tuple[str, int], ...] = ()  # ("encoder", 3)
+
+    @property
+    def names(self) -> list[str]:
+        return [
+            *self.heads,
+            *self.parts,
+            *self.layers,
+            *(f"{stack} at {position}" for stack, position in self.positions),
+        ]
+
+
+@dataclass(frozen=True)
+class Ablated:
+    """What the model would have said."""
+
+    off: Off
+    logits_AW: Tensor
+    words: list[str]  # the likeliest of each answer
+    likeliest: Named  # their probabilities: [A]
+    change: Named  # of ln p of what the model did say: [A]
+
+
+def ablated(trace: Trace, off: Off, by: By = "zero", reference: Sequence[Trace] | None = None) -> Ablated:
+    subject = trace.subject
+    logits_AW = ablate(subject, [off], by, reference or [trace])[0]
+    before_A, after_A = log_p_of_answers(subject, torch.stack([trace.logits_AW, logits_AW]))
+    best = logits_AW.softmax(-1).max(-1)
+    words = [subject.name_of(token) for token in best.indices.tolist()]
+    axes = [("answer", answer_names(trace))]
+    return Ablated(
+        off,
+        logits_AW,
+        words,
+        named("probability of the likeliest", best.values, axes, words=words),
+        named("change of log-probability", after_A - before_A, axes, "nats", off=off.names, by=by),
+    )
+
+
+def ablate(
+    subject: Subject,
+    offs: Sequence[Off],
+    by: By = "zero",
+    reference: Sequence[Trace] | None = None,
+    read: Read = lambda logits_BAW: logits_BAW,
+) -> Tensor:
+    """What is read from the logits with each of these switched off: [N, …]; by default themselves, [N, A, W]."""
+    return variants(subject, len(offs), Plan(subject, offs, by, reference).edits, read)
+
+
+def emptied(trace: Trace, empty: Mapping[str, Tensor], read: Read) -> Tensor:
+    """What is read from the logits with positions emptied, which of each stack: [N, T], true where it is; [N, …]."""
+    masks = {f"{stack}.embedding": empty_NT[..., None] for stack, empty_NT in empty.items()}
+    instead = {f"{stack}.embedding": trace[stack].embedding.without_content_TD for stack in empty}
+    return variants(trace.subject, len(next(iter(empty.values()))), replacing(masks, instead), read)
+
+
+class Plan:
+    """Which numbers of which site are replaced in which row, and by what."""
+
+    def __init__(
+        self, subject: Subject, offs: Sequence[Off], by: By = "zero", reference: Sequence[Trace] | None = None
+    ):
+        if by not in ("zero", "mean"):
+            raise UsageError(f"Nothing is switched off by '{by}'.", 'It is by "zero" or "mean".', 'Use "zero".')
+        self.subject, self.device = subject, next(subject.model.parameters()).device
+        self.sites = sites_of(subject)
+        self.off: dict[str, Tensor] = {}  # of each site: [N, T or 1, X or 1]
+        for row, off in enumerate(offs):
+            for head in off.heads:
+                self._switch_head(row, len(offs), head)
+            for part in [*off.parts, *(part for layer in off.layers for part in self._parts_of(layer))]:
+                self._one(part, self._all_parts(), "part")
+                self._mask(part, (len(offs), 1, 1))[row] = True
+            for stack, position in off.positions:
+                self._switch_position(row, len(offs), stack, position)
+        self.edits = replacing(self.off, self._instead(by, reference))
+
+    def _switch_head(self, row: int, rows: int, name: str) -> None:
+        part, _, number = name.rpartition(".")
+        heads = {f"{each}.{h}" for each in self._all_parts() for h in range(self._heads(each))}
+        if part in self._all_parts() and not self._heads(part):
+            raise UsageError(
+                f"'{part}' has no heads.", "Only attention has them.", f"Switch the whole part off: '{part}'."
+            )
+        self._one(name, heads, "head")
+        to_out: Any = self.sites[f"{part}.heads"]
+        width = to_out.in_features // self._heads(part)
+        off_N1X = self._mask(f"{part}.heads", (rows, 1, width * self._heads(part)))
+        off_N1X[row, :, int(number) * width : (int(number) + 1) * width] = True
+
+    def _switch_position(self, row: int, rows: int, name: str, position: int) -> None:
+        self._one(name, [stack.name for stack in self.subject.stacks], "stack")
+        length = len(self.subject.stack(name).pieces)
+        if not 0 <= position < length:
+            raise UsageError(
+                f"There is no position {position} in '{name}'.", f"It has {length}.", f"Use one from 0 to {length - 1}."
+            )
+        self._mask(f"{name}.embedding", (rows, length, 1))[row, position] = True
+
+    def _mask(self, site: str, shape: tuple[int, ...]) -> Tensor:
+        if site not in self.off:
+            self.off[site] = torch.zeros(shape, dtype=torch.bool, device=self.device)
+        return self.off[site]
+
+    def _instead(self, by: By, reference: Sequence[Trace] | None) -> dict[str, Tensor]:
+        """What stands in the place of what is off: [T or 1, X], or a plain 0."""
+        from regard.inside.trace import trace
+
+        instead = {site: torch.zeros((), device=self.device) for site in self.off}
+        places = [site for site in self.off if site.endswith(".embedding")]
+        if places:
+            here = next((each for each in reference or () if each.subject is self.subject), None) or trace(self.subject)
+            instead |= {site: here[site.removesuffix(".embedding")].embedding.without_content_TD for site in places}
+        if by == "mean":
+            subjects = [each.subject for each in reference] if reference else [self.subject]
+            if any(each.model is not self.subject.model for each in subjects):
+                raise UsageError(
+                    "The reference is of another model.",
+                    "A mean of what one model's heads gather says nothing to another.",
+                    "Take traces of the same loaded run.",
+                )
+            instead |= means(subjects, [site for site in self.off if site not in places])
+        return instead
+
+    def _parts_of(self, layer: str) -> list[str]:
+        layers = [f"{stack.name}.{n}" for stack in self.subject.stacks for n in range(len(stack.blocks))]
+        self._one(layer, layers, "layer")
+        return [part for part in self._all_parts() if part.rpartition(".")[0] == layer]
+
+    def _all_parts(self) -> list[str]:
+        return [site for site in self.sites if site.rpartition(".")[2] in PARTS]
+
+    def _heads(self, part: str) -> int:
+        return int(getattr(self.sites[part], "heads", 0))
+
+    @staticmethod
+    def _one(name: str, known: Collection[str], what: str) -> None:
+        if name not in known:
+            fix = did_you_mean(name, known) if known else "Switch a part or a layer off."
+            raise UsageError(f"'{name}' is not a {what} of this model.", f"No {what} has this name.", fix)
+
+
+def means(subjects: Sequence[Subject], sites: Collection[str]) -> dict[str, Tensor]:
+    """What passes each site, averaged over all positions of all these inputs of one model: [X]."""
+    sums: dict[str, Tensor] = {}
+    positions = dict.fromkeys(sites, 0)
+    for subject in subjects:
+        with watching(subject, keep=sites) as seen:
+            subject.logits()
+        for site in sites:
+            x_TX = seen[site][0].float()
+            sums[site] = sums[site] + x_TX.sum(0) if site in sums else x_TX.sum(0)
+            positions[site] += len(x_TX)
+    return {site: sums[site] / positions[site] for site in sites}

@@ -1,0 +1,212 @@
+"""Attribution: how much each position of the input speaks for an answer.
+
+    integrated gradients   Σ_d (x − x⁰)_td · ∫₀¹ ∂f/∂x_td (x⁰ + α (x − x⁰)) dα      (Sundararajan et al., 2017)
+    gradient × input       Σ_d (x − x⁰)_td · ∂f/∂x_td (x)
+    occlusion              ln p(answer) − ln p(answer | position t emptied)
+    rollout                how much of t is in what the answer is read from, by attention
+
+x is what the first block of a stack reads, x⁰ the same places with nothing in them, and f the logit of the answer. All
+that is read takes the way from x⁰ to x at once: of a translator the source and what was already written, of a Swin its
+patches. Integrated gradients are complete: over all positions they sum to f(x) − f(x⁰), up to the error of the
+integral, which is measured. The integral is taken at Gauss-Legendre nodes of u with α = u⁸: where a norm reads x⁰ = 0,
+all of the change is next to α = 0. The nodes are doubled until the error is small enough.
+
+Shapes: N nodes · B of them in a chunk · T positions · D model width · A answers · W words or classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import UsageError, did_you_mean
+from regard.inside.ablation import emptied
+from regard.inside.faithfulness import Faithfulness, faithfulness
+from regard.inside.named import Named, named
+from regard.inside.rollout import rollout_of_answer
+from regard.inside.sites import Edit, watching
+from regard.inside.trace import StackTrace, Trace, input_stacks
+from regard.inside.variants import rows_with_gradients
+
+Method = Literal["integrated-gradients", "gradient-input", "occlusion", "rollout"]
+
+FIRST_NODES, MOST_NODES = 16, 2048
+LARGEST_ERROR = 0.01  # of f(x) − f(x⁰)
+SMALLEST = 1e-6  # difference that a share can be taken of
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What each position speaks for; what else was measured is in the notes of each array too."""
+
+    trace: Trace
+    method: str
+    answer: int
+    token: int
+    stacks: dict[str, Named]  # of each that reads the input: [T]
+    notes: dict[str, Any]
+
+    def __getitem__(self, stack: str) -> Named:
+        return self.stacks[stack]
+
+    def faithful(self, orders: int = 10, seed: int = 0) -> Faithfulness:
+        """Whether what it names is what the answer depends on, beside so many random orders."""
+        return faithfulness(self.trace, self.stacks, self.answer, self.token, orders, seed)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be explained."""
+
+    trace: Trace
+    answer: int
+    token: int
+    steps: int | None
+
+
+Scores = tuple[Mapping[str, Tensor], str, dict[str, Any]]  # of each stack [T], their unit, and notes
+
+
+def attribute(
+    trace: Trace,
+    method: Method = "integrated-gradients",
+    answer: int = -1,
+    token: int | str | None = None,
+    steps: int | None = None,
+) -> Attribution:
+    """`token`: if not what was said. `steps`: nodes of the integral; if not given, as many as it takes."""
+    if method not in METHODS:
+        raise UsageError(f"There is no attribution '{method}'.", "No method has it.", did_you_mean(method, METHODS))
+    if steps is not None and steps < 1:
+        raise UsageError(f"An integral of {steps} steps is none.", "It is a sum over them.", "Use 1 or more.")
+    answer = trace.subject.place(answer)
+    said = trace.subject.answers[answer]
+    token = trace.token(token, answer)
+    values, unit, notes = METHODS[method](Question(trace, answer, token, steps))
+    notes = {"method": method, "answer": said.label, "token": trace.subject.name_of(token), **notes}
+    stacks = {
+        name: named("attribution", values_T, [("position", trace[name].stack.pieces)], unit, stack=name, **notes)
+        for name, values_T in values.items()
+    }
+    return Attribution(trace, method, answer, token, stacks, notes)
+
+
+# ---------------------------------------------------------------- by gradients
+
+
+def integrated_gradients(question: Question) -> Scores:
+    inputs = input_stacks(question.trace)
+    high, low = _at_the_ends(question, inputs)
+    nodes = question.steps or FIRST_NODES
+    while True:
+        u_N, weight_N = (torch.from_numpy(each).float() for each in np.polynomial.legendre.leggauss(nodes))
+        u_N, weight_N = (u_N + 1) / 2, weight_N / 2
+        alpha_N, weight_N = u_N**8, 8 * u_N**7 * weight_N
+        values = _times_change(inputs, _mean_gradient(question, inputs, alpha_N, weight_N))
+        notes = _completeness(values, high, low)
+        if question.steps or notes["error"] <= LARGEST_ERROR or 2 * nodes > MOST_NODES:
+            return values, "logit", {**notes, "nodes": nodes}
+        nodes *= 2
+
+
+def gradient_times_input(question: Question) -> Scores:
+    inputs = input_stacks(question.trace)
+    high, low = _at_the_ends(question, inputs)
+    values = _times_change(inputs, _mean_gradient(question, inputs, torch.ones(1), torch.ones(1)))
+    return values, "logit", _completeness(values, high, low)
+
+
+def _completeness(values: Mapping[str, Tensor], high: float, low: float) -> dict[str, Any]:
+    """Whether all positions together explain the whole difference; the error is a share of it."""
+    total = sum(float(values_T.sum()) for values_T in values.values())
+    error = abs(total - (high - low)) / max(abs(high - low), SMALLEST)
+    ends = {"f": "logit", "f_x": high, "f_baseline": low, "difference": high - low}
+    return {**ends, "sum": total, "error": error}
+
+
+@torch.enable_grad()
+def _mean_gradient(
+    question: Question, inputs: list[StackTrace], alpha_N: Tensor, weight_N: Tensor
+) -> dict[str, Tensor]:
+    """The weighted sum of the gradients at these points between baseline and input, of each stack: [T, D]."""
+    subject = question.trace.subject
+    at_once = rows_with_gradients(subject)
+    sums = {stack.name: torch.zeros_like(_x(stack)) for stack in inputs}
+    for alpha_B, weight_B in zip(alpha_N.split(at_once), weight_N.split(at_once), strict=True):
+        points = {stack.name: _between(stack, alpha_B) for stack in inputs}
+        edits = {f"{name}.embedding": _replaced_by(x_BTD) for name, x_BTD in points.items()}
+        with watching(subject, edits=edits):
+            logits_BAW = subject.logits_with_gradient(len(alpha_B))
+        f = (logits_BAW[:, question.answer, question.token] * weight_B.to(logits_BAW)).sum()
+        gradients = torch.autograd.grad(f, list(points.values()))
+        for name, gradient_BTD in zip(points, gradients, strict=True):
+            sums[name] += gradient_BTD.sum(0)
+    return sums
+
+
+def _replaced_by(x_BTD: Tensor) -> Edit:
+    return lambda _: x_BTD
+
+
+def _between(stack: StackTrace, alpha_B: Tensor) -> Tensor:
+    """Points on the way from the baseline to the input, to be differentiated by: [B, T, D]."""
+    base_TD, x_TD = stack.embedding.without_content_TD, _x(stack)
+    points_BTD = base_TD + alpha_B.to(x_TD)[:, None, None] * (x_TD - base_TD)
+    return points_BTD.detach().requires_grad_()
+
+
+def _times_change(inputs: list[StackTrace], gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        stack.name: ((_x(stack) - stack.embedding.without_content_TD) * gradient[stack.name]).sum(-1)
+        for stack in inputs
+    }
+
+
+def _x(stack: StackTrace) -> Tensor:
+    return stack.layers[0].before_TD
+
+
+def _at_the_ends(question: Question, inputs: list[StackTrace]) -> tuple[float, float]:
+    """f(x), and f of the baseline."""
+    nothing = {stack.name: torch.ones_like(_x(stack)[None, :, 0], dtype=torch.bool) for stack in inputs}
+    low = emptied(question.trace, nothing, lambda logits_BAW: logits_BAW[:, question.answer, question.token])
+    return float(question.trace.logits_AW[question.answer, question.token]), float(low)
+
+
+# ---------------------------------------------------------------- by other ways
+
+
+def occlusion(question: Question) -> Scores:
+    """All positions of all inputs, each emptied alone."""
+    trace = question.trace
+
+    def log_p(logits_BAW: Tensor) -> Tensor:
+        return logits_BAW[:, question.answer].log_softmax(-1)[:, question.token]
+
+    inputs = input_stacks(trace)
+    lengths = [len(stack.stack.pieces) for stack in inputs]
+    alone = torch.eye(sum(lengths), dtype=torch.bool, device=trace.logits_AW.device).split(lengths, dim=1)
+    before = log_p(trace.logits_AW[None])
+    drop_N = before - emptied(trace, {stack.name: x for stack, x in zip(inputs, alone, strict=True)}, log_p)
+    values = {stack.name: drop_T for stack, drop_T in zip(inputs, drop_N.split(lengths), strict=True)}
+    return values, "nats", {"f": "ln p", "f_x": float(before)}
+
+
+def by_rollout(question: Question) -> Scores:
+    rolled = rollout_of_answer(question.trace, question.answer)
+    stack = rolled.notes["stack"]
+    notes = {"f": "share", "read_from": rolled.notes["read_from"], "left_out": rolled.notes["left_out"]}
+    return {stack: torch.from_numpy(rolled.values)}, "share", notes
+
+
+METHODS: dict[str, Callable[[Question], Scores]] = {
+    "integrated-gradients": integrated_gradients,
+    "gradient-input": gradient_times_input,
+    "occlusion": occlusion,
+    "rollout": by_rollout,
+}

@@ -1,0 +1,174 @@
+"""Influence: how strongly what comes out at one position depends on what goes in at another, for every mixer.
+
+    influence_ts = ‖∂y_t / ∂x_s‖ = √ Σ_ij (∂y_ti / ∂x_sj)²                            the Frobenius norm of a block
+
+Of a stack, x is what its first block reads and y what its last one writes; or x is what the first block of a stack
+before it reads, as a decoder depends on its source. Of a part, x is what it reads (of a cross-attention the source, as
+the encoder left it), and y what it adds to the residual stream.
+
+A row of the Jacobian is the gradient of q · y_t. With all D unit vectors for q the norm is exact. For wide models q are
+P random orthonormal vectors, and ‖∂y_t/∂x_s‖² is estimated by D/P Σ_q ‖∂(q · y_t)/∂x_s‖², which is right in the mean.
+
+Shapes: T positions of y · S positions of x · D model width · P probes · N = T·P gradients · B of them at once
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import UsageError, did_you_mean
+from regard.inside.named import Named, named
+from regard.inside.sites import watching
+from regard.inside.subject import plainly
+from regard.inside.trace import PartTrace, Trace
+from regard.inside.variants import rows_with_gradients
+from regard.layers.context import Context
+
+MOST_GRADIENTS = 2048  # T·D: up to here it is exact
+PROBES = 16  # beyond
+
+Pass = Callable[[int], tuple[Tensor, Tensor]]  # so many equal rows: x, to be differentiated by, and y: [B, S or T, D]
+
+
+def influence(
+    trace: Trace, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
+) -> Named:
+    """Of a stack, by default the last, or of one part ("decoder.0.mixer"): [T, S]. `of`: the stack that reads x."""
+    if part:
+        chosen = _part(trace, part, stack or of)
+        own = part.rpartition(".")[0].rpartition(".")[0]
+        stack, of = own, _before(trace, own) if _reads_source(chosen) else own
+        pass_ = _through_part(trace, chosen)
+    else:
+        stack = _stack(trace, stack or trace.last.name)
+        of = _stack(trace, of or stack)
+        pass_ = _through_stacks(trace, of, stack)
+    rows, columns = trace[stack].stack.pieces, trace[of].stack.pieces
+    width = trace[stack].layers[-1].after_TD.shape[1]
+    if probes is None:
+        probes = width if len(rows) * width <= MOST_GRADIENTS else PROBES
+    probes = min(max(1, probes), width)
+    q_PD = directions(probes, width, seed)
+    norm_TS = jacobian_norms(pass_, len(rows), q_PD, rows_with_gradients(trace.subject))
+    exact = probes == width
+    notes: dict[str, Any] = {"of": part or stack, "from": of, "exact": exact, "probes": probes} | (
+        {} if exact else {"seed": seed}
+    )
+    return named("influence", norm_TS, [("position", rows), ("from", columns)], **notes)
+
+
+def directions(probes: int, width: int, seed: int) -> Tensor:
+    """The unit vectors if there are as many, else random orthonormal ones: [P, D]."""
+    if probes == width:
+        return torch.eye(width)
+    normal_DP = torch.randn(width, probes, generator=torch.Generator().manual_seed(seed))
+    return torch.linalg.qr(normal_DP).Q.T
+
+
+def jacobian_norms(pass_: Pass, length: int, q_PD: Tensor, at_once: int) -> Tensor:
+    """√(D/P Σ_q ‖∂(q · y_t)/∂x_s‖²): [T, S]. One pass of the model serves all gradients, which are its rows in turn."""
+    probes, width = q_PD.shape
+    count = length * probes
+    rows = min(at_once, count)
+    x_BSD, y_BTD = pass_(rows)
+    squares_NS = []
+    for start in range(0, count, rows):
+        number_B = torch.arange(start, min(start + rows, count))
+        v_BTD = torch.zeros_like(y_BTD)
+        row_B = number_B - start
+        v_BTD[row_B, number_B // probes] = q_PD[number_B % probes].to(y_BTD)
+        (gradient_BSD,) = torch.autograd.grad(y_BTD, x_BSD, v_BTD, retain_graph=True, allow_unused=True)
+        if gradient_BSD is None:  # nothing of x reaches y
+            return y_BTD.new_zeros(length, x_BSD.shape[1])
+        squares_NS.append(gradient_BSD[: len(row_B)].float().square().sum(-1))
+    squares_TPS = torch.cat(squares_NS).unflatten(0, (length, probes))
+    return (squares_TPS.sum(1) * (width / probes)).sqrt()
+
+
+def _through_stacks(trace: Trace, first: str, last: str) -> Pass:
+    subject, x_TD = trace.subject, trace[first].layers[0].before_TD
+    end = trace[last].layers[-1].name
+
+    def pass_(rows: int) -> tuple[Tensor, Tensor]:
+        x_BTD = _rows_of(x_TD, rows)
+        with watching(subject, keep=[end], edits={f"{first}.embedding": lambda _: x_BTD}) as seen:
+            subject.logits_with_gradient(rows)
+        return x_BTD, seen[end]
+
+    return pass_
+
+
+def _through_part(trace: Trace, part: PartTrace) -> Pass:
+    context = part.context
+    assert context is not None
+
+    def pass_(rows: int) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad(), plainly(trace.subject.model), torch.backends.cudnn.flags(enabled=False):
+            x_BTD = read_BTD = _rows_of(part.read_TD, rows)
+            wide = expanded(context, rows)
+            if _reads_source(part):
+                assert wide.memory is not None
+                x_BTD = _rows_of(wide.memory.states_BSD[0], rows)
+                wide = dataclasses.replace(wide, memory=dataclasses.replace(wide.memory, states_BSD=x_BTD))
+            y_BTD = part.module(read_BTD, wide)
+            return x_BTD, y_BTD if part.scale_D is None else y_BTD * part.scale_D
+
+    return pass_
+
+
+def expanded(context: Context, rows: int) -> Context:
+    """The same for so many equal rows."""
+
+    def widen(tensor: Tensor | None) -> Any:
+        return None if tensor is None else tensor.expand(rows, *tensor.shape[1:])
+
+    memory = context.memory
+    if memory is not None:
+        memory = dataclasses.replace(
+            memory,
+            states_BSD=widen(memory.states_BSD),
+            mask_B1TS=widen(memory.mask_B1TS),
+            summary_BD=widen(memory.summary_BD),
+        )
+    return dataclasses.replace(
+        context,
+        segments_BT=widen(context.segments_BT),
+        positions_BT=widen(context.positions_BT),
+        mask_B1TT=widen(context.mask_B1TT),
+        memory=memory,
+    )
+
+
+def _rows_of(x_TD: Tensor, rows: int) -> Tensor:
+    return x_TD.detach().repeat(rows, 1, 1).requires_grad_()
+
+
+def _reads_source(part: PartTrace) -> bool:
+    return part.name.endswith(".cross")
+
+
+def _before(trace: Trace, stack: str) -> str:
+    names = [each.name for each in trace.stacks]
+    return names[names.index(stack) - 1]
+
+
+def _stack(trace: Trace, name: str) -> str:
+    names = [stack.name for stack in trace.stacks]
+    if name not in names:
+        raise UsageError(f"'{name}' is not a stack of this model.", "No stack has it.", did_you_mean(name, names))
+    return name
+
+
+def _part(trace: Trace, name: str, stack: str) -> PartTrace:
+    mixing = {part.name: part for part in trace.parts() if part.context is not None}
+    if name not in mixing:
+        why = "No part that looks at other positions has this name."
+        raise UsageError(f"There is no influence in '{name}'.", why, did_you_mean(name, list(mixing)))
+    if stack:
+        raise UsageError("A part and a stack are given.", "Influence is of one of them.", f"Leave '{stack}' out.")
+    return mixing[name]

@@ -1,0 +1,140 @@
+"""How logits are read from what the last block wrote, and how a sum of parts is carried along.
+
+    h = steps(pool(norm(x)))        logits = h Wᵀ + b
+
+Every step is linear once the sizes that it divides by, and the gates that it opens, are taken as they were. So where
+x = Σ parts, the logit is a sum of what each part leads to (direct logit attribution), exactly. What comes from no
+part, the biases, is the last of the terms.
+
+Shapes: B rows · X terms, the last for constants · T positions · A answers · D width · W words or classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.norm import RMSNorm
+
+Pool = Literal["position", "first", "mean", "both"]
+
+
+def through_norm(terms_XTD: Tensor, norm: nn.Module, x_TD: Tensor) -> Tensor:
+    """What each term becomes when their sum x is normalised: by the size of x, whatever the term's own."""
+    if isinstance(norm, nn.Identity):
+        return terms_XTD
+    if isinstance(norm, RMSNorm):
+        return terms_XTD * (x_TD.square().mean(-1, keepdim=True) + float(norm.eps or 0)).rsqrt() * norm.weight
+    assert isinstance(norm, nn.LayerNorm)
+    size_T1 = (x_TD.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+    centred_XTD = terms_XTD - terms_XTD.mean(-1, keepdim=True)
+    return with_constant(centred_XTD / size_T1 * norm.weight, norm.bias)
+
+
+def through_linear(terms_XTD: Tensor, layer: nn.Linear) -> Tensor:
+    return with_constant(terms_XTD @ layer.weight.T, layer.bias)
+
+
+def with_constant(terms_XTD: Tensor, bias_D: Tensor | None) -> Tensor:
+    """A bias is of no part: it goes to the last term."""
+    if bias_D is None:
+        return terms_XTD
+    return torch.cat([terms_XTD[:-1], terms_XTD[-1:] + bias_D])
+
+
+class Step:
+    """Between the stack and the head."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def carry(self, terms_XTD: Tensor, x_TD: Tensor) -> Tensor:
+        """What each term becomes, whose sum is x."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Normed(Step):
+    norm: nn.Module
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y: Tensor = self.norm(x)
+        return y
+
+    def carry(self, terms_XTD: Tensor, x_TD: Tensor) -> Tensor:
+        return through_norm(terms_XTD, self.norm, x_TD)
+
+
+@dataclass(frozen=True)
+class Mapped(Step):
+    layer: nn.Linear
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x)
+        return y
+
+    def carry(self, terms_XTD: Tensor, x_TD: Tensor) -> Tensor:
+        return through_linear(terms_XTD, self.layer)
+
+
+class Gelu(Step):
+    """gelu(x) = x · Φ(x): with the gates Φ(x) as they are, linear in x."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.gelu(x)
+
+    def carry(self, terms_XTD: Tensor, x_TD: Tensor) -> Tensor:
+        return terms_XTD * torch.special.ndtr(x_TD)
+
+
+@dataclass(frozen=True)
+class Readout:
+    norm: nn.Module  # after the last block
+    head: Any  # a Linear: its rows are the vectors of words or classes
+    pool: Pool = "position"  # where an answer is read: at a position of its own, at the first, or from all
+    before: int = 0  # positions that the mean leaves out
+    positions: Sequence[int] = ()  # of the answers, where each has its own
+    steps: Sequence[Step] = ()
+    finish: Callable[[Tensor, Tensor], Tensor] | None = None  # what is added to the logits; given also h: [B, A, W]
+    words: int | None = None  # rows of the head that are words or classes, where not all are
+
+    def __call__(self, x_BTD: Tensor) -> Tensor:
+        """The logits of all answers, from what a block wrote: [B, A, W]."""
+        h_BAD = self.pooled(self.norm(x_BTD))
+        for step in self.steps:
+            h_BAD = step(h_BAD)
+        logits_BAW = self.head(h_BAD)[..., : self.words]
+        return logits_BAW if self.finish is None else self.finish(logits_BAW, h_BAD)
+
+    def pooled(self, x_BTD: Tensor) -> Tensor:
+        """[B, A, D]; where the first position and the mean are read both, they stand side by side: [B, A, 2D]."""
+        if self.pool == "position":
+            return x_BTD[:, list(self.positions)]
+        first_B1D, mean_B1D = x_BTD[:, :1], x_BTD[:, self.before :].mean(1, keepdim=True)
+        if self.pool == "both":
+            return torch.cat([first_B1D, mean_B1D], dim=-1)
+        return first_B1D if self.pool == "first" else mean_B1D
+
+    def parts(self, terms_XTD: Tensor, x_TD: Tensor, answer: int, token: int) -> Tensor:
+        """What each term, of the sum x that the last block wrote, adds to the logit of a token: [X].
+
+        Before anything is added by `finish`.
+        """
+        terms_XTD = self.pooled(through_norm(terms_XTD, self.norm, x_TD))
+        h_AD = self.pooled(self.norm(x_TD[None]))[0]
+        for step in self.steps:
+            terms_XTD, h_AD = step.carry(terms_XTD, h_AD), step(h_AD)
+        row_D, bias = self.head.weight[token], self.head.bias
+        parts_X = terms_XTD[:, answer] @ row_D
+        if bias is not None:
+            parts_X = torch.cat([parts_X[:-1], parts_X[-1:] + bias[token]])
+        cap = getattr(self.head, "cap", 0.0)
+        if cap:  # c · tanh(z / c): every part by the same share
+            total = parts_X.sum()
+            parts_X = parts_X * (cap * torch.tanh(total / cap) / total)
+        return parts_X

@@ -1,0 +1,122 @@
+"""Subject: what is looked at. A model, one input of it, and what it said about that.
+
+A task makes one (`task.subject("A sentence.")`). All else asks it, and so holds for every task: a subject knows the
+stacks of blocks that its input passes, where in the last of them answers are read, and how.
+
+Shapes: B rows · A answers · W words or classes · T positions · D model width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.errors import UsageError
+from regard.inside.readout import Readout
+from regard.layers.block import Block
+from regard.models import stack as stack_of_blocks
+
+if TYPE_CHECKING:
+    from regard.inside.alignment import Aligner
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Blocks that a sequence passes one after the other."""
+
+    name: str  # "layers", "encoder", "decoder", "stage 1" …
+    embed: Any  # its output is what the first block reads
+    blocks: list[Block]
+    pieces: list[str]  # what stands at each position
+    grid: tuple[int, int] | None = None  # of the patches or pixels of an image, in reading order
+    before: int = 0  # positions before the first of them
+    words: Callable[[int], str] | None = None  # what an id at a position is called, where they are words
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One thing that the model said, or would have to say."""
+
+    position: int | None  # of the last stack, where it is read; None: from all of it
+    token: int
+    label: str
+    given: bool = False  # it was not the model that said this: it stands in the text
+
+
+@dataclass(frozen=True)
+class Subject:
+    model: nn.Module
+    stacks: list[Stack]
+    answers: list[Answer]
+    forward: Callable[[int], Tensor]  # the logits of all answers, for so many equal rows: [B, A, W]
+    readout: Readout | None  # how they are read from the last stack; None: in a way of its own
+    name_of: Callable[[int], str]  # of a word or class
+    given: str = ""  # the input, in words
+    said: str = ""  # the output, in words
+    never: Sequence[int] = ()  # words that are never written
+    picture_HWC: NDArray[np.uint8] | None = None  # the input, where it is an image
+    box: tuple[float, ...] | None = None  # left, top, right and bottom in it, where the answer is about a box
+    tokens: list[list[int]] | None = None  # the ids at the positions of each stack, where they are words
+    with_tokens: Callable[[list[list[int]]], Subject] | None = None  # the same with other words
+    # The same with these as its first answers, and then what the model writes; of a language model, so many tokens.
+    begun: Callable[[list[int], int], Subject] | None = None
+    aligner: Aligner | None = None  # what words can be aligned by
+
+    def __post_init__(self) -> None:
+        if any(not isinstance(block, Block) for stack in self.stacks for block in stack.blocks):
+            raise UsageError("This model cannot be looked into.", "It is not made of blocks.", "Choose another run.")
+
+    @torch.no_grad()
+    def logits(self, rows: int = 1) -> Tensor:
+        """What the model says, in float32: [B, A, W]."""
+        with plainly(self.model):
+            return self.forward(rows).float()
+
+    def logits_with_gradient(self, rows: int = 1) -> Tensor:
+        """The same, to be differentiated by what is put in its way: [B, A, W]."""
+        # cuDNN has a gradient of recurrence in training only.
+        with torch.enable_grad(), plainly(self.model), torch.backends.cudnn.flags(enabled=False):
+            return self.forward(rows).float()
+
+    @property
+    def last(self) -> Stack:
+        return self.stacks[-1]
+
+    def place(self, answer: int) -> int:
+        """Which answer, counted from 0; of a negative number, from the end."""
+        count = len(self.answers)
+        if not isinstance(answer, int | np.integer) or not -count <= answer < count:
+            raise UsageError(f"There is no answer {answer}.", f"There are {count}.", f"Use one from 0 to {count - 1}.")
+        return int(answer) % count
+
+    def stack(self, name: str) -> Stack:
+        return next(stack for stack in self.stacks if stack.name == name)
+
+
+@contextmanager
+def plainly(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and block by block, also where a GPU has kernels for all of them at once."""
+    fused, stack_of_blocks.FUSED = stack_of_blocks.FUSED, False
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        stack_of_blocks.FUSED = fused
+        model.train(training)
+
+
+def blocks_of(modules: Sequence[nn.Module] | nn.ModuleList) -> list[Block]:
+    return [module for module in modules if isinstance(module, Block)]
+
+
+def patch_names(grid: tuple[int, int], before: Sequence[str] = ()) -> list[str]:
+    """'3, 5' for the patch in row 3, column 5; before them the tokens that are no patches."""
+    return [*before, *(f"{row + 1}, {column + 1}" for row in range(grid[0]) for column in range(grid[1]))]

@@ -1,0 +1,398 @@
+"""Subjects of every kind of model, from ids or pixels. Tasks call these with what their inputs are called.
+
+Shapes: B rows · S source positions · T positions · D model width · W words or classes · A answers · C, H, W of images
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.tokenizers import END, PAD, START
+from regard.errors import UsageError
+from regard.inside.readout import Gelu, Mapped, Normed, Pool, Readout
+from regard.inside.subject import Answer, Stack, Subject, blocks_of, patch_names, plainly
+from regard.layers.copying import CopySource
+from regard.layers.patches import PatchEmbedding
+from regard.models.captioner import Captioner
+from regard.models.causal import Causal
+from regard.models.classifier import Classifier
+from regard.models.detector import DenseDetector, Detector
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.feedback import FeedbackTrunk
+from regard.models.masked import Masked
+from regard.models.reader import Reader
+from regard.models.segmenter import SegmentingSwin, SegmentingViT
+from regard.models.seq2seq import Seq2Seq
+from regard.models.swin import Stage, Swin, SwinBody
+from regard.models.trunk import Trunk
+from regard.models.vision import VisionTransformer
+
+LAYERS = "layers"  # the name of a stack that is alone
+NameOf = Callable[[int], str]  # what an id is called
+NEVER = (PAD, START)  # not written about a source
+
+
+# ---------------------------------------------------------------- texts
+
+
+def causal(
+    model: Causal,
+    ids: list[int],
+    words: NameOf,
+    never: Sequence[int] = (),
+    pixels: tuple[int, int] | None = None,
+    written: int = 0,
+    **about: Any,
+) -> Subject:
+    """A language model: at every position it says what comes next; the last answer is what it would write.
+
+    Of the ids, the model has `written` the last so many.
+    Of a model of `pixels`, they stand on a grid, after <start>.
+    """
+    _must_read_at_once(model.trunk)
+    tokens_1T = torch.tensor([ids], device=_device(model))
+
+    def forward(rows: int) -> Tensor:
+        return model(tokens_1T.expand(rows, -1))
+
+    positions = list(range(len(ids)))
+    said = [*ids[1:], _likeliest(model, forward, never)]
+    given = len(ids) - 1 - written
+    return Subject(
+        model,
+        [_stack(model.trunk, ids, words, pixels)],
+        _answers(positions, said, words, given),
+        forward,
+        Readout(model.trunk.norm, model.to_logits, positions=positions),
+        words,
+        never=never,
+        tokens=[ids],
+        with_tokens=lambda other: causal(model, other[0], words, never, pixels, written, **about),
+        **about,
+    )
+
+
+def masked(
+    model: Masked, ids: list[int], places: list[int], words: NameOf, never: Sequence[int], **about: Any
+) -> Subject:
+    """A masked model: what stands at each of these places, where something is hidden."""
+    device = _device(model)
+    tokens_1T, masked_1M = torch.tensor([ids], device=device), torch.tensor([places], device=device)
+
+    def forward(rows: int) -> Tensor:
+        logits_BMW = model(tokens_1T.expand(rows, -1), masked_BM=masked_1M.expand(rows, -1)).clone()
+        logits_BMW[..., list(never)] = -torch.inf
+        return logits_BMW
+
+    def finish(logits_BAW: Tensor, _: Tensor) -> Tensor:
+        logits_BAW = logits_BAW.clone()
+        logits_BAW[..., list(never)] = -torch.inf
+        return logits_BAW
+
+    steps = [Mapped(model.transform), Gelu(), Normed(model.transform_norm)]
+    with torch.no_grad(), plainly(model):
+        said = forward(1)[0].argmax(-1).tolist()
+    return Subject(
+        model,
+        [_stack(model.trunk, ids, words)],
+        _answers(places, said, words),
+        forward,
+        Readout(model.trunk.norm, model.to_logits, positions=places, steps=steps, finish=finish),
+        words,
+        tokens=[ids],
+        with_tokens=lambda other: masked(model, other[0], places, words, never, **about),
+        **about,
+    )
+
+
+def classifier(
+    model: Classifier, ids: list[int], read_at: int, classes: Sequence[str], words: NameOf, **about: Any
+) -> Subject:
+    """A text and its class, which is read at one position, or from all of them."""
+    tokens_1T = torch.tensor([ids], device=_device(model))
+    ones_1T, positions_1T = torch.ones_like(tokens_1T), torch.arange(len(ids), device=_device(model))[None]
+
+    def forward(rows: int) -> Tensor:
+        inputs = (x.expand(rows, -1) for x in (tokens_1T, ones_1T, positions_1T))
+        return model(*inputs)[:, [read_at]]
+
+    pooling = Readout(model.trunk.norm, model.to_classes, positions=[read_at])
+    answer = _class_answer(model, forward, classes, None if model.mean else read_at)
+    return Subject(
+        model,
+        [_stack(model.trunk, ids, words)],
+        [answer],
+        forward,
+        replace(pooling, pool="mean") if model.mean else pooling,
+        classes.__getitem__,
+        tokens=[ids],
+        with_tokens=lambda other: classifier(model, other[0], read_at, classes, words, **about),
+        said=answer.label,
+        **about,
+    )
+
+
+def reader(model: Reader, ids: list[int], readable: Sequence[bool], words: NameOf, **about: Any) -> Subject:
+    """A question and a context: where the answer begins, and where it ends, are the model's two answers."""
+    device = _device(model)
+    tokens_1T = torch.tensor([ids], device=device)
+    readable_1T = torch.tensor([list(readable)], device=device)
+    ones_1T, positions_1T = torch.ones_like(tokens_1T), torch.arange(len(ids), device=device)[None]
+    stack = _stack(model.trunk, ids, words)
+    pieces = stack.pieces
+
+    def forward(rows: int) -> Tensor:
+        inputs = (x.expand(rows, -1) for x in (tokens_1T, ones_1T, positions_1T, readable_1T))
+        return model(*inputs).transpose(0, 1)  # [B, 2, T]: positions are the words to choose from
+
+    with torch.no_grad(), plainly(model):
+        begins, ends = forward(1)[0].argmax(-1).tolist()
+    answers = [Answer(begins, begins, f"begins at {pieces[begins]}"), Answer(ends, ends, f"ends at {pieces[ends]}")]
+    return Subject(
+        model,
+        [stack],
+        answers,
+        forward,
+        None,
+        pieces.__getitem__,
+        tokens=[ids],
+        with_tokens=lambda other: reader(model, other[0], readable, words, **about),
+        **about,
+    )
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def pair(
+    model: Seq2Seq,
+    source_ids: list[int],
+    target_ids: list[int],
+    words: tuple[NameOf, NameOf],
+    own: bool = True,
+    **about: Any,
+) -> Subject:
+    """A source (ids with <end>) and what was written about it (ids without): at every position the next token.
+
+    `own`: the model has written it.
+    """
+    device = _device(model)
+    source_1S, target_1T = (
+        torch.tensor([source_ids], device=device),
+        torch.tensor([[START, *target_ids]], device=device),
+    )
+    positions_1S, positions_1T = (torch.arange(x.shape[1], device=device)[None] for x in (source_1S, target_1T))
+
+    def forward(rows: int) -> Tensor:
+        inputs = (
+            source_1S,
+            torch.ones_like(source_1S),
+            positions_1S,
+            target_1T,
+            torch.ones_like(target_1T),
+            positions_1T,
+        )
+        return model(*(x.expand(rows, -1) for x in inputs))
+
+    def copied() -> CopySource | None:
+        """What can be copied from this source."""
+        memory_1SD = model.encode(source_1S, torch.ones_like(source_1S), positions_1S)
+        return model.copy_source(memory_1SD, source_1S, torch.ones_like(source_1S, dtype=torch.bool)[:, None])
+
+    return Subject(
+        model,
+        [
+            _texts("encoder", model.source_embedding, model.encoder, source_ids, words[0]),
+            _decoder(model, target_ids, words[1]),
+        ],
+        _answers(list(range(len(target_ids) + 1)), [*target_ids, END], words[1], 0 if own else len(target_ids) + 1),
+        forward,
+        _decoder_readout(model, len(target_ids) + 1, copied if model.copying is not None else None),
+        words[1],
+        never=NEVER,
+        tokens=[source_ids, [START, *target_ids]],
+        with_tokens=lambda other: pair(model, other[0], other[1][1:], words, own, **(about | {"aligner": None})),
+        **about,
+    )
+
+
+def caption(
+    model: Captioner, image_CHW: Tensor, target_ids: list[int], words: NameOf, own: bool = True, **about: Any
+) -> Subject:
+    """An image and what was written about it; `own`: by the model."""
+    target_1T = torch.tensor([[START, *target_ids]], device=_device(model))
+
+    def forward(rows: int) -> Tensor:
+        return model(image_CHW.expand(rows, -1, -1, -1), target_1T.expand(rows, -1))
+
+    return Subject(
+        model,
+        [
+            _patches("encoder", model.source_embedding, blocks_of(model.encoder)),
+            _decoder(model, target_ids, words),
+        ],
+        _answers(list(range(len(target_ids) + 1)), [*target_ids, END], words, 0 if own else len(target_ids) + 1),
+        forward,
+        _decoder_readout(model, len(target_ids) + 1),
+        words,
+        never=NEVER,
+        **about,
+    )
+
+
+def _decoder(model: EncoderDecoder, target_ids: list[int], words: NameOf) -> Stack:
+    return _texts("decoder", model.target_embedding, model.decoder, [START, *target_ids], words)
+
+
+def _decoder_readout(
+    model: EncoderDecoder, answers: int, copied: Callable[[], CopySource | None] | None = None
+) -> Readout:
+    def finish(logits_BAW: Tensor, h_BAD: Tensor) -> Tensor:
+        assert copied is not None
+        rows = zip(logits_BAW.split(1), h_BAD.split(1), strict=True)
+        return torch.cat([model.with_copies(logits_1AW, h_1AD, copied()) for logits_1AW, h_1AD in rows])
+
+    positions = list(range(answers))
+    return Readout(model.decoder_norm, model.to_logits, positions=positions, finish=finish if copied else None)
+
+
+# ---------------------------------------------------------------- images
+
+
+def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -> Subject:
+    """An image and its class; of a detector, the class of its surest box; of a segmenter, that of most pixels."""
+
+    def rows_of(rows: int) -> Tensor:
+        return image_CHW.expand(rows, -1, -1, -1)
+
+    if isinstance(model, Detector):
+        return _detector(model, rows_of, classes, about)
+    forward: Callable[[int], Tensor]
+    if isinstance(model, SegmentingViT | SegmentingSwin):
+
+        def forward(rows: int) -> Tensor:
+            return model(rows_of(rows)).float().mean((1, 2))[:, None]
+
+        readout = None
+    else:
+
+        def forward(rows: int) -> Tensor:
+            return model(rows_of(rows))[:, None]
+
+        pool: Pool = "mean" if isinstance(model, Swin) else model.pooling
+        norm = model.norm if isinstance(model, Swin) else model.trunk.norm
+        before = 0 if isinstance(model, Swin) else model.patches.before
+        readout = Readout(norm, model.to_classes, pool=pool, before=before)
+    stacks = (
+        _stages(model)
+        if isinstance(model, SwinBody)
+        else [_patches(LAYERS, model.patches, blocks_of(model.trunk.blocks))]
+    )
+    first = isinstance(model, VisionTransformer) and model.pooling == "first"
+    answer = _class_answer(model, forward, classes, 0 if first else None)
+    return Subject(model, stacks, [answer], forward, readout, classes.__getitem__, said=answer.label, **about)
+
+
+def _detector(
+    model: Detector, rows_of: Callable[[int], Tensor], classes: Sequence[str], about: dict[str, Any]
+) -> Subject:
+    with torch.no_grad(), plainly(model):
+        logits_BLK, boxes_BL4 = model(rows_of(1))
+        scores_LK = model.scores(logits_BLK)[0]
+    proposal, kind = divmod(int(scores_LK.argmax()), scores_LK.shape[1])
+    position = model.token_of(proposal)
+
+    def forward(rows: int) -> Tensor:
+        return model(rows_of(rows))[0][:, [proposal], : len(classes)]
+
+    readout = None
+    if not isinstance(model, DenseDetector):
+        readout = Readout(model.trunk.norm, model.to_classes, positions=[position], words=len(classes))
+    label = f"{classes[kind]}, the surest box"
+    return Subject(
+        model,
+        [_patches(LAYERS, model.patches, blocks_of(model.trunk.blocks))],
+        [Answer(position, kind, label)],
+        forward,
+        readout,
+        classes.__getitem__,
+        said=f"{label}, {float(scores_LK[proposal, kind]):.2f}",
+        box=tuple(boxes_BL4[0, proposal].float().tolist()),
+        **about,
+    )
+
+
+def _patches(name: str, embed: PatchEmbedding, blocks: list[Any]) -> Stack:
+    registers = 0 if embed.registers_ED is None else len(embed.registers_ED)
+    before = ["class"] * (embed.class_token_1D is not None) + [f"register {n + 1}" for n in range(registers)]
+    return Stack(name, embed, blocks, patch_names(embed.grid, before), embed.grid, embed.before)
+
+
+def _stages(model: SwinBody) -> list[Stack]:
+    """Each stage is a stack; the patches of one are made of those of the one before."""
+    stacks, grid = [], model.grid
+    embed: nn.Module = model.patches_norm
+    for number, stage in enumerate(model.stages):
+        assert isinstance(stage, Stage)
+        stacks.append(Stack(f"stage {number + 1}", embed, blocks_of(stage.blocks), patch_names(grid), grid))
+        embed, grid = stage.merge, (grid[0] // 2, grid[1] // 2)
+    return stacks
+
+
+# ---------------------------------------------------------------- parts of all of them
+
+
+def _stack(trunk: Trunk, ids: list[int], words: NameOf, grid: tuple[int, int] | None = None) -> Stack:
+    return _texts(LAYERS, trunk.embedding, trunk.blocks, ids, words, grid, 1 if grid else 0)
+
+
+def _texts(
+    name: str,
+    embed: nn.Module,
+    blocks: Any,
+    ids: list[int],
+    words: NameOf,
+    grid: tuple[int, int] | None = None,
+    before: int = 0,
+) -> Stack:
+    return Stack(name, embed, blocks_of(blocks), [words(token) for token in ids], grid, before, words)
+
+
+def _answers(positions: list[int], said: list[int], words: NameOf, given: int = 0) -> list[Answer]:
+    """The first so many are `given`."""
+    both = zip(positions, said, strict=True)
+    return [Answer(position, token, words(token), number < given) for number, (position, token) in enumerate(both)]
+
+
+def _class_answer(
+    model: nn.Module, forward: Callable[[int], Tensor], classes: Sequence[str], position: int | None
+) -> Answer:
+    with torch.no_grad(), plainly(model):
+        kind = int(forward(1)[0, 0].argmax())
+    return Answer(position, kind, classes[kind])
+
+
+def _likeliest(model: nn.Module, forward: Callable[[int], Tensor], never: Sequence[int]) -> int:
+    """What a language model would write next."""
+    with torch.no_grad(), plainly(model):
+        logits_W = forward(1)[0, -1].clone()
+    logits_W[list(never)] = -torch.inf
+    return int(logits_W.argmax())
+
+
+def _must_read_at_once(trunk: Trunk) -> None:
+    if isinstance(trunk, FeedbackTrunk):
+        raise UsageError(
+            "A model with feedback cannot be looked into.",
+            "No layer of it reads a whole sequence: all layers read a position before the next one begins.",
+            'Use a run with model.feedback = "none".',
+        )
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device

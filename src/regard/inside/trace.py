@@ -1,0 +1,420 @@
+"""Trace: everything that a model computed for one input, part by part.
+
+The fast path never writes down attention weights. A trace runs the model as it is and notes what every part read and
+wrote; from what an attention read, its formula is then computed in the open. To show that both are the same, the
+model runs a second time with every attention replaced by its open form: `difference` is how far any logit moved.
+
+Shapes: H heads · T positions · S positions looked at · A answers · W words or classes · D model width ·
+        V value width of a head
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import UsageError, did_you_mean
+from regard.inside.embedded import Embedded, embedded
+from regard.inside.sites import PARTS, watching
+from regard.inside.subject import Stack, Subject, plainly
+from regard.layers.attention_trace import AttentionTrace
+from regard.layers.block import Block
+from regard.layers.context import Context
+from regard.models.swin import PatchMerging
+
+if TYPE_CHECKING:
+    from regard.inside.ablation import Ablated, By
+    from regard.inside.alignment import Reading
+    from regard.inside.attribution import Attribution, Method
+    from regard.inside.candidates import Candidates
+    from regard.inside.heads import Score
+    from regard.inside.lens import Lens
+    from regard.inside.named import Named
+    from regard.inside.patching import What
+
+LETTERS = 60  # of an input or an output, where a trace is told in a line
+
+
+@dataclass(frozen=True, repr=False)
+class PartTrace:
+    """A mixer, a cross-attention or a feed-forward in a block."""
+
+    name: str  # its site: "decoder.0.cross"
+    module: Any
+    read_TD: Tensor  # after the norm, where that comes first
+    wrote_TD: Tensor  # what it adds to the residual stream
+    context: Context | None  # who may look at whom; None: it does not look
+    joined_TX: Tensor | None  # its heads side by side, before W_out
+    scale_D: Tensor | None  # what it wrote is scaled by (layer scale)
+
+    def __repr__(self) -> str:
+        heads = f", {self.heads} heads" if self.heads else ""
+        return f"PartTrace({self.name}: {type(self.module).__name__}{heads})"
+
+    @property
+    def looks(self) -> bool:
+        """Whether it is an attention of any kind."""
+        return hasattr(self.module, "trace")
+
+    @property
+    def across(self) -> bool:
+        """Whether it looks at the stack before its own. Of a Bahdanau decoder, the mixer itself does."""
+        return self.looks and bool(getattr(self.module, "cross", hasattr(self.module, "alignment")) or self._additive)
+
+    @property
+    def _additive(self) -> bool:
+        return self.name.endswith(".cross")
+
+    @torch.no_grad()
+    def attention(self) -> AttentionTrace:
+        """The formula written out: computed when it is asked for, since it grows with the square of the length."""
+        assert self.context is not None
+        traced: AttentionTrace = self.module.trace(self.read_TD[None], self.context)
+        return traced
+
+    @property
+    def heads(self) -> int:
+        """0: it has none."""
+        return int(getattr(self.module, "heads", 0))
+
+    @torch.no_grad()
+    def heads_HTD(self) -> Tensor:
+        """What each head adds to the residual stream. With `bias_D` these sum to what the part wrote."""
+        assert self.joined_TX is not None
+        heads_HTV = self.joined_TX.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        weight_HVD = self.module.to_out.weight.T.unflatten(0, (self.heads, -1))
+        wrote_HTD = heads_HTV @ weight_HVD
+        return wrote_HTD if self.scale_D is None else wrote_HTD * self.scale_D
+
+    @property
+    def bias_D(self) -> Tensor | None:
+        """Of W_out: what is written whatever the heads do."""
+        bias = self.module.to_out.bias
+        return bias if bias is None or self.scale_D is None else bias * self.scale_D
+
+
+@dataclass(frozen=True, repr=False)
+class LayerTrace:
+    """A block: what it was given, what its parts added, and what it made of it."""
+
+    name: str  # its site: "decoder.0"
+    block: Block
+    before_TD: Tensor
+    parts: list[PartTrace]
+    after_TD: Tensor
+
+    def __repr__(self) -> str:
+        return f"LayerTrace({self.name}: {', '.join(part.name.rpartition('.')[2] for part in self.parts)})"
+
+    def part(self, name: str) -> PartTrace | None:
+        return next((part for part in self.parts if part.name.endswith(f".{name}")), None)
+
+    def norm_of(self, part: PartTrace) -> nn.Module:
+        norm: nn.Module = getattr(self.block, f"{part.name.rpartition('.')[2]}_norm")
+        return norm
+
+
+@dataclass(frozen=True, repr=False)
+class StackTrace:
+    stack: Stack
+    embedding: Embedded
+    layers: list[LayerTrace]
+
+    def __repr__(self) -> str:
+        return f"StackTrace({self})"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {len(self.layers)} layers, {len(self.stack.pieces)} positions"
+
+    @property
+    def name(self) -> str:
+        return self.stack.name
+
+    @property
+    def causal(self) -> bool:
+        """Whether positions see only what comes before them."""
+        return any(part.context is not None and part.context.causal for part in self.layers[0].parts)
+
+    @property
+    def residual_LTD(self) -> Tensor:
+        """The residual stream before the first block, and after each: [L + 1, T, D]."""
+        return torch.stack([self.layers[0].before_TD, *(layer.after_TD for layer in self.layers)])
+
+
+class Trace:
+    """What `run.trace("A text.")` gives."""
+
+    def __init__(self, subject: Subject, stacks: list[StackTrace], logits_AW: Tensor):
+        self.subject, self.stacks, self.logits_AW = subject, stacks, logits_AW
+
+    def __repr__(self) -> str:
+        given, said = (textwrap.shorten(text, LETTERS, placeholder=" …") for text in (self.subject.given, self.said))
+        return f"Trace({given!r} → {said!r}; {'; '.join(map(str, self.stacks))}; difference {self.difference:.1e})"
+
+    @property
+    def said(self) -> str:
+        """What the model said, in words."""
+        return self.subject.said or self.subject.answers[-1].label
+
+    def __getitem__(self, name: str) -> StackTrace:
+        """A stack by its name: trace["encoder"]."""
+        return next(stack for stack in self.stacks if stack.name == name)
+
+    @property
+    def last(self) -> StackTrace:
+        return self.stacks[-1]
+
+    def parts(self) -> Iterator[PartTrace]:
+        for stack in self.stacks:
+            for layer in stack.layers:
+                yield from layer.parts
+
+    @property
+    def p_AW(self) -> Tensor:
+        """The probability of every word or class, for each answer."""
+        return self.logits_AW.softmax(-1)
+
+    def token(self, token: int | str | None, answer: int) -> int:
+        """A word or class by its number or its name; None: what was said there."""
+        subject, count = self.subject, self.logits_AW.shape[-1]
+        if token is None:
+            return subject.answers[answer].token
+        if isinstance(token, int) and 0 <= token < count:
+            return token
+        if not isinstance(token, str):
+            raise UsageError(f"There is no token {token}.", f"There are {count:,}.", f"Use one from 0 to {count - 1}.")
+        names = [subject.name_of(number) for number in range(count)]
+        stripped = [name.strip() for name in names]
+        for spelled, known in ((token, names), (f" {token}", names), (token, stripped)):
+            if spelled in known:
+                return known.index(spelled)
+        raise UsageError(
+            f"The model has no token '{token}'.",
+            "A word may be several tokens; --what tokens shows them.",
+            did_you_mean(token, stripped) if count < 50 else "Choose one of its tokens.",
+        )
+
+    def lens(self) -> Lens:
+        """What the model would say after each layer."""
+        from regard.inside.lens import lens
+
+        return lens(self)
+
+    def candidates(self, count: int = 10, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Candidates:
+        """What the model could have said at each place, and how likely it is drawn with these settings."""
+        from regard.inside.candidates import candidates
+
+        return candidates(self, count, temperature, top_k, top_p)
+
+    def force(self, answer: int, token: int | str, more: int | None = None) -> Trace:
+        """The trace with this token as that answer, and what the model writes after it."""
+        from regard.inside.forcing import force
+
+        return trace(force(self.subject, answer, self.token(token, answer), more))
+
+    def contributions(self, answer: int = -1, token: int | str | None = None) -> Named:
+        """What each head and part added to the logit of an answer, or of another token in its place."""
+        from regard.inside.contributions import contributions
+
+        return contributions(self, answer, token)
+
+    def ablate(
+        self,
+        heads: str | Sequence[str] = (),
+        parts: str | Sequence[str] = (),
+        layers: str | Sequence[str] = (),
+        positions: Sequence[tuple[str, int]] = (),
+        by: By = "zero",
+        reference: Sequence[Trace] | None = None,
+    ) -> Ablated:
+        """What the model says with these off: heads "decoder.0.cross.3", positions ("encoder", 3)."""
+        from regard.inside.ablation import Off, ablated
+
+        return ablated(self, Off(_names(heads), _names(parts), _names(layers), tuple(positions)), by, reference)
+
+    def patch(
+        self,
+        from_: Trace,
+        what: What = "residual",
+        answer: int | None = None,
+        tokens: tuple[int, int] | None = None,
+    ) -> Named:
+        """How far each activation of another input, put in here, leads to what was said about that one."""
+        from regard.inside.patching import patch
+
+        return patch(self, from_, what, answer, tokens)
+
+    def rollout(self, stack: str = "") -> Named:
+        """How much of each position of the input is in each at the end of a stack, by its attention."""
+        from regard.inside.rollout import rollout
+
+        return rollout(self, stack)
+
+    def attribute(
+        self,
+        method: Method = "integrated-gradients",
+        answer: int = -1,
+        token: int | str | None = None,
+        steps: int | None = None,
+    ) -> Attribution:
+        """How much each position of the input speaks for an answer, or for another token in its place."""
+        from regard.inside.attribution import attribute
+
+        return attribute(self, method, answer, token, steps)
+
+    def influence(
+        self, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
+    ) -> Named:
+        """How strongly each position at the end of a stack, or of one part, depends on each that it reads."""
+        from regard.inside.influence import influence
+
+        return influence(self, stack, part, of, probes, seed)
+
+    def heads(
+        self, scores: Sequence[Score] | None = None, seed: int = 0, period: int | None = None
+    ) -> dict[str, Named]:
+        """What each head does, in numbers: every score, or those asked for."""
+        from regard.inside.heads import PERIOD, SCORES, heads
+
+        return heads(self, SCORES if scores is None else scores, seed, period or PERIOD)
+
+    def alignment(self, layer: int | None = None, reading: Reading | None = None, head: int | None = None) -> Named:
+        """Which source word each written word comes from; by default as it was found best on validation text."""
+        from regard.inside.alignment import alignment
+
+        return alignment(self, layer, reading, head)
+
+    def operator(self, part: str, channel: int | None = None) -> Named:
+        """Hyena at "layers.0.mixer" as a matrix, of one channel; or the mean of the sizes of all."""
+        from regard.inside.operator import mean_operator, operator
+
+        found, pieces = self._part(part)
+        return mean_operator(found, pieces) if channel is None else operator(found, channel, pieces)
+
+    def filters(self, part: str) -> list[Named]:
+        """The filters of Hyena at "layers.0.mixer", as long as this input."""
+        from regard.inside.operator import filters
+
+        return filters(self._part(part)[0])
+
+    def _part(self, name: str) -> tuple[PartTrace, list[str]]:
+        """A part, and what stands at its positions."""
+        for stack in self.stacks:
+            for layer in stack.layers:
+                for part in layer.parts:
+                    if part.name == name:
+                        return part, stack.stack.pieces
+        names = [part.name for part in self.parts()]
+        raise UsageError(f"'{name}' is no part of this model.", "No part has this name.", did_you_mean(name, names))
+
+    @cached_property
+    def difference(self) -> float:
+        """The largest change of a logit when every attention is computed in the open."""
+        with _in_the_open(self.subject):
+            open_AW = self.subject.logits()[0]
+        both = torch.isfinite(open_AW) | torch.isfinite(self.logits_AW)
+        return float((open_AW - self.logits_AW)[both].abs().max())
+
+
+@torch.no_grad()
+def trace(subject: Subject) -> Trace:
+    """Run the model on the subject, and note what every part did."""
+    keep = [f"{stack.name}.{n}.{part}.heads" for stack in subject.stacks for n, part in _with_heads(stack)]
+    with _noted(subject) as noted, watching(subject, keep) as joined:
+        logits_AW = subject.logits()[0]
+    stacks = []
+    for stack in subject.stacks:
+        layers = []
+        for number, block in enumerate(stack.blocks):
+            name = f"{stack.name}.{number}"
+            parts = [
+                _part(f"{name}.{part}", block, *noted[f"{name}.{part}"], joined.get(f"{name}.{part}.heads"))
+                for part in PARTS
+                if getattr(block, part) is not None
+            ]
+            inputs, after_BTD = noted[name]
+            layers.append(LayerTrace(name, block, inputs[0][0], parts, after_BTD[0]))
+        inputs, output_BTD = noted[f"{stack.name}.embedding"]
+        stacks.append(StackTrace(stack, embedded(stack.embed, inputs, output_BTD), layers))
+    return Trace(subject, stacks, logits_AW)
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """One, or several."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def input_stacks(trace: Trace) -> list[StackTrace]:
+    """Those that read the input: not a stage of a Swin whose patches are made of those of the stage before."""
+    return [stack for stack in trace.stacks if not isinstance(stack.stack.embed, PatchMerging)]
+
+
+def _with_heads(stack: Stack) -> Iterator[tuple[int, str]]:
+    for number, block in enumerate(stack.blocks):
+        for part in PARTS:
+            if getattr(getattr(block, part), "heads", 0):
+                yield number, part
+
+
+def _part(name: str, block: Block, inputs: tuple[Any, ...], output_BTD: Tensor, joined: Tensor | None) -> PartTrace:
+    part = name.rpartition(".")[2]
+    scale_D = block.scales.get(part, None)
+    context = inputs[1] if len(inputs) > 1 else None
+    wrote_TD = output_BTD[0] if scale_D is None else output_BTD[0] * scale_D
+    joined_TX = joined[0] if joined is not None else None
+    return PartTrace(name, getattr(block, part), inputs[0][0], wrote_TD, context, joined_TX, scale_D)
+
+
+@contextmanager
+def _noted(subject: Subject) -> Iterator[dict[str, tuple[tuple[Any, ...], Tensor]]]:
+    """What went into, and came out of, every embedding, block and part."""
+    noted: dict[str, tuple[tuple[Any, ...], Tensor]] = {}
+    handles = []
+
+    def watch(name: str, module: nn.Module) -> None:
+        def note(_: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+            noted[name] = inputs, output
+
+        handles.append(module.register_forward_hook(note))
+
+    for stack in subject.stacks:
+        watch(f"{stack.name}.embedding", stack.embed)
+        for number, block in enumerate(stack.blocks):
+            watch(f"{stack.name}.{number}", block)
+            for part in PARTS:
+                if getattr(block, part) is not None:
+                    watch(f"{stack.name}.{number}.{part}", getattr(block, part))
+    try:
+        yield noted
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _in_the_open(subject: Subject) -> Iterator[None]:
+    """Inside, every attention gives what its formula gives, written out."""
+    handles = []
+    for stack in subject.stacks:
+        for block in stack.blocks:
+            for part in (block.mixer, block.cross):
+                if hasattr(part, "trace"):
+
+                    def written_out(attention: Any, inputs: tuple[Tensor, Context], output: Tensor) -> Tensor:
+                        traced: Tensor = attention.trace(*inputs).output_BTD
+                        return traced
+
+                    handles.append(part.register_forward_hook(written_out))
+    with plainly(subject.model):
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()

@@ -1,0 +1,297 @@
+"""Every kind of every model, through every ending: the numbers are those of the trace, and pages need nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.errors import UsageError
+from regard.explain import page
+from regard.explain.attention import attention
+from regard.explain.kinds import ENDINGS, KINDS, find, input_of
+from regard.explain.pieces import tokens
+from regard.explain.sheet import label
+from regard.explain.view import Choice, View, fitting
+from regard.explain.writing import content
+from regard.inside.trace import Trace
+
+MODELS = ["language", "language-gru", "translator", "translator-bahdanau", "masked", "text-classifier", "vit"]
+MODELS += ["captioner", "language-hyena", "language-local", "translator-additive"]
+DRAWN = ("translator", "vit", "language-hyena")  # also as an SVG, which takes longer
+OF_A_RUN = ("beams", "positions")  # those that ask the run itself; tested with whole ones
+# What a model does not have.
+NO_ATTENTION = {"language-gru", "language-hyena"}
+WITHOUT = {
+    "attention": NO_ATTENTION,
+    "heads": NO_ATTENTION,
+    "alignment": set(MODELS),  # whole runs have words
+    "rollout": NO_ATTENTION | {"translator-bahdanau", "translator-additive"},
+    "toeplitz": set(MODELS) - {"language-hyena"},
+}
+CASES = [(kind, model) for kind in KINDS if kind not in OF_A_RUN for model in MODELS]
+CASES += [("attention", "swin"), ("lens", "swin")]
+
+
+@pytest.mark.parametrize(("kind", "model"), CASES)
+def test_every_kind_of_every_model_is_written_in_full_or_refused_in_three_lines(run, kind, model):
+    small = run(model)
+    if model in WITHOUT.get(kind, ()):
+        with pytest.raises(UsageError) as refused:
+            small.explain(kind)
+        assert len(str(refused.value).splitlines()) == 3
+        return
+    shown = small.explain(kind)
+    told = json.loads(content(shown, ".json"))
+    assert (told["what"], told["run"], told["difference"]) == (kind, "runs/small", small.traced.difference)
+    assert told["difference"] < 1e-4
+    for array in shown.arrays:  # in full precision
+        values = np.array(told["arrays"][array.name]["values"], dtype=float)
+        np.testing.assert_array_equal(values, array.values.astype(float))
+    rows = list(csv.reader(io.StringIO(content(shown, ".csv").decode())))
+    main = shown.arrays[0]
+    assert len(rows) == 1 + main.values.size and len(set(rows[0])) == len(rows[0]) == len(rows[1])
+    assert len({tuple(row[:-1]) for row in rows}) == len(rows)  # each says what it is about
+    np.testing.assert_array_equal([float(row[-1] or "nan") for row in rows[1:]], main.values.astype(float).ravel())
+    figure = shown.figure()
+    drawn = "\n".join(text.get_text() for text in figure.texts)
+    assert shown.title.split()[0] in drawn
+    assert "logits differ by at most" in drawn or "nothing was recomputed" in drawn
+    if model in DRAWN:
+        assert shown.title.split()[0] in "".join(ElementTree.fromstring(content(shown, ".svg")).itertext())
+
+
+def test_a_csv_tells_recurring_tokens_apart_and_has_the_words(run):
+    def first_rows(kind: str, model: str = "language") -> list[str]:
+        return content(run(model).explain(kind), ".csv").decode().splitlines()[:3]
+
+    assert first_rows("tokens") == ["position number,position,id", "1,5,5", "2,9,9"]
+    assert first_rows("tokens", "vit")[0] == "position number,position,number"
+    assert (
+        first_rows("attention")[0]
+        == "layer,head,position number,position,looked at number,looked at,attention (weight)"
+    )
+    for kind, columns in (("candidates", "answer,rank,word,probability"), ("lens", "layer,answer,word,")):
+        array = run("language").explain(kind).arrays[0]
+        header, first, _ = first_rows(kind)
+        assert header.startswith(columns) and first.split(",")[2] == array.notes["words"][0][0]
+
+
+def names_drawn(svg: bytes) -> set[str]:
+    return {text.strip() for text in ElementTree.fromstring(svg).itertext() if text.strip()}
+
+
+@pytest.mark.parametrize("model", ["translator", "language", "text-classifier"])
+def test_tokens_can_be_read_and_searched_in_an_svg(run, model):
+    shown = run(model).explain("attention")
+    assert {label(piece) for piece in shown.arrays[0].labels[-1]} <= names_drawn(content(shown, ".svg"))
+
+
+class Page(HTMLParser):
+    """What matters of a page."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.mark.parametrize(("kind", "model"), [("attention", "translator"), ("lens", "language"), ("attribution", "vit")])
+def test_a_page_needs_nothing_else_and_has_its_numbers_as_tables(run, kind, model):
+    shown = run(model).explain(kind)
+    text = content(shown, ".html").decode()
+    read = Page(text)
+    assert not read.open and read.all("html") == [{"lang": "en"}] and len(read.all("title")) == 1
+    assert not re.search(r"https?://", text) and not read.all("script") and not read.all("link")
+    [svg] = read.all("svg")
+    assert svg["role"] == "img" and shown.title.split(":")[0] in str(svg["aria-label"])
+    assert len(read.all("caption")) == len(read.all("table")) >= len(shown.arrays)
+    assert {attributes["scope"] for attributes in read.all("th")} == {"row", "col"}
+    assert f"{float(shown.arrays[0].values.flat[0]):.4g}" in text
+    assert f"{shown.difference:.1e}" in text
+
+
+def test_a_page_with_too_many_numbers_says_where_they_are(run, monkeypatch):
+    monkeypatch.setattr(page, "MOST_NUMBERS", 10)
+    assert "too many for a page" in content(run("language").explain("attention"), ".html").decode()
+
+
+def test_a_file_is_what_its_ending_says_and_nothing_else_is_written(run, tmp_path):
+    shown = run("language").explain("rollout")
+    for ending in ENDINGS:
+        shown.save(tmp_path / f"new/rollout{ending.upper()}")
+    assert len(list((tmp_path / "new").iterdir())) == len(ENDINGS)
+    with Image.open(tmp_path / "new/rollout.PNG") as picture:
+        assert picture.format == "PNG" and min(picture.size) > 300
+    with pytest.raises(UsageError, match=r"(?s)unknown ending.*\.png, \.svg, \.html, \.json or \.csv"):
+        shown.save(tmp_path / "rollout.jpg")
+    assert content(shown, ".svg") == content(shown, ".svg")  # the same picture is the same file
+
+
+STRANGE = ["\0", "\udcff", "$x_{", "<b>&", "مرحبا", "日本語", "\u0301", "\u202e", "🙂", " ", "\n", "", '"quoted"']
+
+
+@pytest.mark.parametrize(("make", "start"), [(attention, 0), (tokens, 7)])
+def test_any_token_can_be_drawn(run, make, start):
+    small = run("language")
+    pieces = STRANGE[start : start + 6]
+    stack = replace(small.traced.stacks[0].stack, pieces=pieces)
+    odd = replace(small.looked_at, stacks=[stack], name_of=STRANGE.__getitem__)
+    view = View(small, ("given",))
+    view.trace = Trace(odd, [replace(small.traced.stacks[0], stack=stack)], small.traced.logits_AW)
+    shown = replace(make(view), given="".join(STRANGE), said="".join(STRANGE))
+    ElementTree.fromstring(content(shown, ".svg"))
+    assert not Page(content(shown, ".html").decode()).open
+    assert content(shown, ".png").startswith(b"\x89PNG")
+    assert json.loads(content(shown, ".json")) and content(shown, ".csv")
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def test_without_a_kind_the_one_that_fits_is_shown(run):
+    assert fitting(View(run("translator"), ("given",))) == "attention"
+    assert run("language-gru").explain().what == "influence"
+
+
+def test_layers_and_heads_are_chosen_by_number(run):
+    every = run("translator").explain("attention").arrays[0]
+    one = run("translator").explain("attention", layer=2, head=3).arrays[0]
+    assert one.labels[:2] == (["2"], ["3"])
+    np.testing.assert_array_equal(one.values[0, 0], every.values[1, 2])
+    with pytest.raises(UsageError, match=r"(?s)no layer 3.*There are 2 here"):
+        run("translator").explain("attention", layer=3)
+    maps = run("vit").explain("attention", layer=1, head=2)
+    assert maps.arrays[0].values.shape[:2] == (1, 1)
+
+
+def test_a_stack_is_chosen_by_name(run):
+    encoder = run("translator").explain("attention", stack="encoder")
+    assert encoder.arrays[0].values.shape == (2, 4, 5, 5) and "encoder" in encoder.title
+    with pytest.raises(UsageError, match=r"(?s)no stack 'encodr'.*Did you mean 'encoder'"):
+        run("translator").explain("attention", stack="encodr")
+
+
+def test_an_answer_and_another_token_are_chosen(run):
+    small = run("language")
+    shown = small.explain("contributions", answer=2, token="17")
+    expected = small.traced.contributions(1, 17)
+    np.testing.assert_array_equal(shown.arrays[0].values, expected.values)
+    assert shown.arrays[0].values.sum() == pytest.approx(float(small.traced.logits_AW[1, 17]), abs=1e-4)
+    with pytest.raises(UsageError, match="no answer 99"):
+        small.explain("contributions", answer=99)
+    with pytest.raises(UsageError, match="no token 'king'"):
+        small.explain("contributions", token="king")
+
+
+def test_attributions_are_those_of_the_method_and_are_shown_with_how_faithful_they_are(run):
+    small = run("text-classifier")
+    for method in ("integrated-gradients", "occlusion"):
+        shown = small.explain("attribution", method=method)
+        found = small.traced.attribute(method)
+        np.testing.assert_allclose(shown.arrays[0].values, found["layers"].values, atol=1e-6)
+        assert shown.facts["faithfulness"]["deletion"] == pytest.approx(found.faithful().deletion)
+        assert "random order" in shown.checks[0]
+    with pytest.raises(UsageError, match=r"(?s)no attribution 'oclusion'.*'occlusion'"):
+        small.explain("attribution", method="oclusion")
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [
+        ("lens", {"stack": "encoder"}),
+        ("attention", {"method": "occlusion"}),
+        ("", {"method": "foo"}),
+        ("rollout", {"token": "17"}),
+        ("lens", {"count": 5}),
+        ("contributions", {"temperature": 0.5}),
+        ("attention", {"reading": "reads"}),
+        ("heads", {"answer": 1}),
+    ],
+)
+def test_what_a_kind_does_not_take_is_refused(run, kind, chosen):
+    [name] = chosen
+    with pytest.raises(UsageError) as refused:
+        run("language").explain(kind, **chosen)
+    what, why, _ = str(refused.value).splitlines()
+    assert what == f"--{name} has no effect here." and (kind or "attention") in why
+
+
+def test_every_choice_is_of_some_kind():
+    assert {name for kind in KINDS.values() for name in kind.takes} == {each.name for each in fields(Choice)}
+
+
+@pytest.mark.parametrize("kind", ["lens", "candidates"])
+def test_what_stands_in_a_text_is_not_called_what_the_model_said(run, kind):
+    def drawn(model: str, **choice) -> str:
+        shown = run(model).explain(kind, **choice)
+        return "\n".join(text.get_text() for each in shown.figure().axes for text in each.texts)
+
+    assert [answer.given for answer in run("language").looked_at.answers] == [True] * 5 + [False]
+    assert "what stands there; after that, what the model said" in drawn("language")
+    assert "what the model said" in drawn("translator") and "stands there" not in drawn("translator")
+    if kind == "lens":
+        assert "model said" not in drawn(model="language", answer=2)
+
+
+def test_ablation_shows_what_each_head_and_part_does_when_it_is_off(run):
+    small = run("language")
+    effects = small.explain("ablation").arrays[0]
+    row = effects.labels[0].index("layer 2 · self")
+    for column, off in ((2, {"heads": ["layers.1.mixer.2"]}), (-1, {"parts": ["layers.1.mixer"]})):
+        change = small.traced.ablate(**off).change.values.mean()
+        assert effects.values[row, column] == pytest.approx(change, abs=1e-5)
+    assert np.isnan(effects.values[effects.labels[0].index("layer 2 · feed-forward"), 0])
+
+
+def test_unknown_kinds_get_the_nearest():
+    with pytest.raises(UsageError, match=r"(?s)'atention'.*Did you mean 'attention'"):
+        find("atention")
+
+
+def test_what_is_missing_or_has_no_effect_is_told(run):
+    small = run("language")
+    cases = {
+        ("attention", ""): "A text is missing",
+        ("positions", "hello"): "An input has no effect",
+        ("attention", "\udcff"): "not Unicode",
+    }
+    for (what, text), says in cases.items():
+        with pytest.raises(UsageError, match=says):
+            input_of(small, what, text)
+    with pytest.raises(UsageError, match="A target has no effect here"):
+        input_of(small, "", "hello", target="x")
+    with pytest.raises(UsageError, match="A context has no effect here"):
+        input_of(small, "", "hello", context="x")
+    assert input_of(small, "", "hello") == ("hello",) and input_of(small, "toeplitz", "") == ()
+
+
+def test_what_has_no_layers_is_refused():
+    words = SimpleNamespace(folder=SimpleNamespace(path=Path("w")), about=SimpleNamespace(noun="words", verb="use"))
+    with pytest.raises(UsageError, match="no layers to look into"):
+        input_of(words, "attention", "hello")

@@ -1,0 +1,45 @@
+"""Attribution: scores, their sum and their faithfulness on the page are the trace's."""
+
+import re
+from functools import partial
+
+import pytest
+
+from regard.explore.questions import answer
+from regard.explore.session import Session
+
+SENTENCE = "The old farmer helps the child."
+
+
+def test_the_question_gives_scores_and_their_faithfulness(trained):
+    session = Session([trained], {"text": SENTENCE})
+    given = answer(session, 0, session.first, "attribution", {"method": "occlusion", "answer": 1})
+    made = trained.trace(SENTENCE).attribute("occlusion", answer=1)
+    assert set(given["stacks"]) == {"encoder", "decoder"}
+    for name, scores in made.stacks.items():
+        assert given["stacks"][name]["values"] == pytest.approx(scores.values, abs=1e-5)
+    measured = made.faithful()
+    assert given["faithful"]["sufficiency"] == pytest.approx(measured.sufficiency, abs=1e-5)
+    random = measured.insertion_curve.values[1:].mean(0)
+    assert given["faithful"]["insertion_curve"]["random"] == pytest.approx(random, abs=1e-5)
+
+
+def test_answer_and_method_are_chosen_and_numbers_are_the_models(trained, opened, page_on_disk, from_disk):
+    trace = trained.trace(SENTENCE)
+    for give in (partial(opened, trained, text=SENTENCE), partial(from_disk, page_on_disk)):
+        with give() as at:
+            panel = at.view("Attribution")
+            panel.get_by_role("group", name=re.compile("^answers")).get_by_role("button").nth(1).click()
+            at.ready()
+            made = trace.attribute(answer=1)
+            assert f"Sum of all positions {made.notes['sum']:.3f}".replace("-", "−") in panel.inner_text()
+            panel.locator("summary", has_text="Numbers: Attribution, encoder").click()
+            rows = (
+                panel.get_by_role("table", name=re.compile("^Numbers: Attribution, encoder")).locator("tbody tr").all()
+            )
+            shown = [float(row.locator("td").last.inner_text().replace("−", "-")) for row in rows]
+            assert shown == pytest.approx(made["encoder"].values, abs=1e-3)
+            row = panel.get_by_role("row", name=re.compile("^comprehensiveness")).inner_text().split()
+            assert float(row[1].replace("−", "-")) == pytest.approx(made.faithful().comprehensiveness, abs=1e-3)
+    with opened(trained, text=SENTENCE, fragment="#view=attribution&method=rollout") as at:
+        assert at.page.locator("#panel").get_by_text("Is it faithful?").is_visible()

@@ -1,0 +1,108 @@
+"""Eight kinds of runs in a real browser: every view is clicked through, and says what the model says."""
+
+import re
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+import regard
+from regard.explore.recording import write_page
+from tiny import TINY_IMAGES
+
+INPUTS = {
+    "trained": {"text": "The old farmer helps the child."},
+    "language": {"text": "The old farmer"},
+    "masked": {"text": "The [MASK] sleeps."},
+    "classifier": {"text": "She helps the old farmer."},
+    "image_classifier": {},
+    "swin": {},
+    "pixels": {},
+    "hyena": {"text": "The old farmer"},
+}
+
+
+@pytest.fixture(scope="session")
+def swin(pictures, train_once):
+    settings = ["model.stages=[1,1]", "model.window=2", "model.patch=2", "model.positions=none", "training.steps=20"]
+    settings += ["training.validate_every=20"]
+    return train_once("swin-stripes", "digits", *TINY_IMAGES, *settings, f"data.images={pictures}")
+
+
+@pytest.fixture(scope="session")
+def hyena(texts, train_once):
+    settings = ["data.text=text.txt", "model.mixer=hyena", "model.layers=1", "model.width=32", "model.feedforward=64"]
+    settings += ["training.steps=20", "training.tokens_per_batch=512", "training.row_length=64", "training.warmup=5"]
+    return train_once("hyena", "shakespeare-cpu", *settings, "training.validate_every=20", data=texts)
+
+
+WIDTHS = {"trained": 1400, "image_classifier": 400}  # where axe-core looks at every view, too
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_view_is_drawn_and_the_output_is_the_models(kind, request, opened):
+    """axe-core, which finds what screen readers and keyboards cannot use, finds nothing in any view."""
+    run, width = request.getfixturevalue(kind), WIDTHS.get(kind, 1000)
+    with opened(run, width=width, **INPUTS[kind]) as at:
+        titles = at.page.get_by_role("tab").all_inner_texts()
+        assert {"Steps", "Output", "Layers", "What if", "Training"} <= set(titles)
+        for title in titles:
+            panel = at.view(title)
+            assert panel.locator(".problem").count() == 0, title
+            assert len(panel.inner_text()) > 40, title
+            assert at.page.evaluate("document.documentElement.scrollWidth") <= width, title
+            if kind in WIDTHS:
+                found = Axe().run(at.page)
+                assert found.violations_count == 0, f"{title}: {found.generate_report()}"
+        panel = at.view("Output")
+        looked = at.session.looked(0, at.session.first)
+        shown = panel.locator(".bars .bar-value").first.inner_text()
+        place = re.search(r"place (\d+)", panel.inner_text())
+        probabilities = looked.trace.candidates(1).probabilities.values[:, 0]
+        expected = probabilities[int(place[1]) - 1] if place else probabilities[0]
+        assert abs(float(shown.replace("%", "").strip()) / 100 - expected) < 1e-3
+
+
+def test_the_file_shows_every_view_with_the_network_off(page_on_disk, from_disk):
+    with from_disk(page_on_disk) as at:
+        titles = at.page.get_by_role("tab").all_inner_texts()
+        assert {"Steps", "Heads", "Output", "Layers", "Attribution", "What if", "Words", "Training"} <= set(titles)
+        for title in titles:
+            panel = at.view(title)
+            assert panel.locator(".problem").count() == 0, title
+            assert len(panel.inner_text()) > 40, title
+            found = Axe().run(at.page)
+            assert found.violations_count == 0, f"{title}: {found.generate_report()}"
+
+
+def test_arrow_keys_home_and_end_move_along_the_tabs(image_classifier, opened):
+    with opened(image_classifier) as at:
+        tabs = at.page.get_by_role("tab")
+        titles = tabs.all_inner_texts()
+        tabs.first.focus()
+        for key, number in [("End", -1), ("ArrowRight", 0), ("ArrowLeft", -1), ("Home", 0), ("ArrowRight", 1)]:
+            at.page.keyboard.press(key)
+            at.ready(titles[number])
+            assert at.page.locator(":focus").inner_text() == titles[number], key
+
+
+def assert_views_are_drawn(at: Any, width: int) -> None:
+    """No view has a problem, or numbers that are cut off."""
+    for title in at.page.get_by_role("tab").all_inner_texts():
+        panel = at.view(title)
+        assert panel.locator(".problem").count() == 0, title
+        assert "␣" not in panel.inner_text(), title
+        assert at.page.evaluate("document.documentElement.scrollWidth") <= width, title
+        for table in panel.locator(".arithmetic .scroll").all():
+            assert table.evaluate("element => element.scrollWidth <= element.clientWidth"), title
+
+
+@pytest.mark.parametrize("kind", ["caption", "detect", "segment"])
+def test_views_of_what_reads_images_are_drawn(kind, tiny_run, opened, from_disk, tmp_path):
+    """Of a captioner, a detector and a segmenter, live on a wide screen and as a file on a small one."""
+    run = regard.load(tiny_run(kind))
+    with opened(run) as at:
+        assert_views_are_drawn(at, 1400)
+        write_page(at.session, tmp_path / "page.html")
+    with from_disk(tmp_path / "page.html", width=400) as at:
+        assert_views_are_drawn(at, 400)

@@ -1,0 +1,141 @@
+"""Image: what lies over the picture is what the model computed."""
+
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.explore.questions import answer
+from regard.explore.recording import write_page
+from regard.explore.session import Session
+from tiny import TINY_IMAGES
+
+
+@pytest.fixture(scope="module")
+def swin(train_once, pictures):
+    stages = ["model.stages=[2]", "model.window=4", "model.patch=1", "model.positions=none"]
+    stages += ["training.steps=2", "training.validate_every=2"]
+    return train_once("swin", "digits", *TINY_IMAGES, f"data.images={pictures}", *stages)
+
+
+def asking(task):
+    session = Session([task])
+    given = session.examples(0)[0]
+    return session.looked(0, given).trace, partial(answer, session, 0, given)
+
+
+def said(at):
+    """The number that was last said aloud."""
+    return float(at.page.locator("#live").inner_text().rpartition(": ")[2].replace("−", "-"))
+
+
+def test_heads_are_seen_from_where_the_class_is_read(image_classifier):
+    trace, ask = asking(image_classifier)
+    seen = ask("seen", {"part": "layers.0.mixer"})
+    weights_HTS = trace.last.layers[0].part("mixer").attention().weights_BHTS[0]
+    np.testing.assert_allclose(seen["values"], weights_HTS.mean(1), atol=1e-6)  # from all patches
+    assert seen["read_from"] == "the mean of all patches"
+
+
+def test_windows_are_where_attention_ends(swin):
+    trace, ask = asking(swin)
+    windows = ask("image", {})["windows"]
+    assert windows["stage 1.1.mixer"] == {"window": [4, 4], "shift": [2, 2]}
+    for name, cut in windows.items():
+        part = next(part for part in trace.parts() if part.name == name)
+        looks_TT = part.attention().weights_BHTS[0].sum(0) > 0
+        rows, columns = np.divmod(np.arange(64), 8)
+        # As the page draws it: a line after the shift, or after the first window, and then after every window.
+        down, right = (
+            np.searchsorted(np.arange(shift or size, 8, size), place, side="right")
+            for place, size, shift in zip((rows, columns), cut["window"], cut["shift"], strict=True)
+        )
+        together_TT = (down[:, None] == down) & (right[:, None] == right)
+        assert np.array_equal(looks_TT.numpy(), together_TT)
+
+
+def test_greedy_pixels_are_the_likeliest_one_after_the_other(pixels):
+    session = Session([pixels])
+    completed = answer(session, 0, session.first, "complete", {"keep": 0.75})
+    whole, begun = (session.looked(0, given).trace for given in ({"image": completed["picture"]}, session.first))
+    given = completed["rows"] * 8
+    assert completed["rows"] == 6
+    assert whole.subject.tokens[0][: given + 1] == begun.subject.tokens[0][: given + 1]
+    likeliest = whole.logits_AW[:, :-1].argmax(-1).tolist()  # the last word is <start>
+    assert [each.token for each in whole.subject.answers[given:]] == likeliest[given:]
+
+
+def test_the_box_and_the_mask_are_those_of_the_run(tiny_run, boxed, shapes):
+    detector, segmenter = (regard.load(tiny_run(task)) for task in ("detect", "segment"))
+    trace, ask = asking(detector)
+    box = np.array(ask("image", {})["box"]) * 16  # the side of the image
+    image_1CHW = detector.scaled.pixels(torch.from_numpy(trace.subject.picture_HWC)[None])
+    with torch.inference_mode():
+        logits, boxes = detector.model(image_1CHW)
+    scores_LK = detector.model.scores(logits)[0]
+    np.testing.assert_allclose(box, boxes[0, int(scores_LK.amax(1).argmax())], atol=1e-4)
+
+    trace, ask = asking(segmenter)
+    classes = ask("image", {})["mask"]["classes"]
+    [found] = segmenter.segment([trace.subject.picture_HWC])
+    assert {each["label"]: pytest.approx(each["share"]) for each in classes} == found.shares
+
+
+def test_numbers_over_the_picture_are_the_models(image_classifier, opened):
+    with opened(image_classifier) as at:
+        trace = at.session.looked(0, at.session.first).trace
+        weights_HTS = trace.last.layers[0].part("mixer").attention().weights_BHTS[0]
+        panel = at.view("Image")
+        rolled = panel.get_by_role("application", name=re.compile("^Attention rollout"))
+        for key in ("ArrowRight", "ArrowRight", "ArrowDown"):  # the first only says where one is
+            rolled.press(key)
+        columns = trace.last.stack.grid[1]
+        assert said(at) == pytest.approx(trace.attribute("rollout")["layers"].values[columns + 1], abs=1e-3)
+
+        panel.get_by_role("button", name="head 2", exact=True).click()
+        at.ready()
+        field = panel.get_by_role("application", name=re.compile("^Attention of layer 1, head 2"))
+        field.press("ArrowRight")
+        assert said(at) == pytest.approx(float(weights_HTS[1].mean(0)[0]), abs=1e-3)
+        field.press("ArrowRight")
+        field.press("Enter")  # look from the second patch
+        at.ready()
+        assert "Seen from the patch in row 1, column 2." in panel.inner_text()
+        field.press("ArrowRight")  # where one is: the chosen patch
+        assert said(at) == pytest.approx(float(weights_HTS[1, 1, 1]), abs=1e-3)
+        measured = trace.attribute("rollout").faithful()
+        row = panel.get_by_role("row", name=re.compile("^deletion")).inner_text().split()
+        assert [float(row[1]), float(row[2])] == pytest.approx([measured.deletion, measured.deletion_random], abs=1e-3)
+
+
+def test_a_pixel_that_is_pointed_at_shows_what_it_looked_at(pixels, opened, from_disk, tmp_path):
+    session = Session([pixels])
+    completed = {"image": answer(session, 0, session.first, "complete", {})["picture"]}
+    trace = session.looked(0, completed).trace
+    weights_S = trace.last.layers[-1].part("mixer").attention().weights_BHTS[0, 0, 1]  # where the second pixel is said
+    write_page(session, tmp_path / "page.html")
+    for give in (partial(opened, pixels), partial(from_disk, tmp_path / "page.html")):
+        with give(fragment="#view=image") as at:
+            field = at.page.get_by_role("application", name=re.compile("^The completed image"))
+            field.press("ArrowRight")
+            field.press("ArrowRight")
+            shown = at.page.locator("#panel").get_by_text("row 1, column 2: p = ")
+            shown.wait_for()
+            probability, weight = (float(number) for number in re.findall(r"\d\.\d+", shown.inner_text()))
+            assert probability == pytest.approx(float(trace.p_AW[1, trace.subject.answers[1].token]), abs=1e-3)
+            assert weight == pytest.approx(float(weights_S[1]), abs=1e-3)  # the first pixel stands after <start>
+            assert at.page.locator("#panel .problem").count() == 0
+
+
+def test_words_of_a_caption_look_at_patches(tiny_run, captioned, opened):
+    captioner = regard.load(tiny_run("caption"))
+    with opened(captioner, fragment="#view=image&answer=1&part=decoder.0.cross") as at:
+        panel = at.page.locator("#panel")
+        trace = at.session.looked(0, at.session.first).trace
+        weights_S = trace["decoder"].layers[0].part("cross").attention().weights_BHTS[0, 0, 1]
+        panel.get_by_role("application", name=re.compile("^Attention of decoder → encoder")).press("ArrowRight")
+        before = trace["encoder"].stack.before
+        assert said(at) == pytest.approx(float(weights_S[before]), abs=1e-3)

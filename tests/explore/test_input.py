@@ -1,0 +1,206 @@
+"""The input of the page: what was cut from it, images that are sent, and addresses that make no sense."""
+
+import re
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from browser import PATIENCE, Opened, serving
+from regard.errors import RegardError, UsageError
+from regard.explore.recording import write_page
+from regard.explore.session import MOST_IMAGE, Session
+
+LONG = "The old farmer helps the child. " * 5
+
+
+@pytest.fixture
+def served(chromium):
+    """As `opened`, but the server may refuse, which the console tells."""
+
+    @contextmanager
+    def give(task, **first):
+        session = Session([task], first)
+        with serving(session) as address:
+            context = chromium.new_context()
+            context.set_default_timeout(PATIENCE)
+            at = Opened(context.new_page(), session, address)
+            at.page.goto(address)
+            at.ready()
+            yield at
+            context.close()
+        session.close()
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [("trained", "longer than any sentence"), ("language", "only the last 63 are read")]
+)
+def test_what_was_cut_from_an_input_is_said(kind, says, request):
+    session = Session([request.getfixturevalue(kind)], {"text": LONG})
+    [warning] = session.looked(0, session.first).warnings
+    assert says in warning
+    assert session.looked(0, {"text": "The child"}).warnings == [], "of another input"
+    session.close()
+
+
+def test_the_page_and_the_file_say_what_was_cut(language, opened, from_disk, tmp_path):
+    with opened(language, text=LONG) as at:
+        [warning] = at.session.looked(0, at.session.first).warnings
+        assert warning in at.page.locator("#head .warning").inner_text()
+        write_page(at.session, tmp_path / "page.html")
+    with from_disk(tmp_path / "page.html") as at:
+        assert warning in at.page.locator("#head .warning").inner_text()
+
+
+# ---------------------------------------------------------------- images that are sent
+
+
+def test_an_image_that_was_sent_has_a_short_name(image_classifier, pictures):
+    picture = next((pictures / "test").rglob("*.png"))
+    session = Session([image_classifier])
+    sent = session.send(f"../of mine/{picture.name}", picture.read_bytes())
+    assert re.fullmatch(f"sent/[0-9a-f]{{12}}-{picture.name}", sent)
+    expected = image_classifier.trace(picture).logits_AW
+    assert torch.equal(session.looked(0, {"image": sent}).trace.logits_AW, expected)
+    session.close()
+    later = Session([image_classifier])
+    with pytest.raises(UsageError, match=f"'{picture.name}' is no longer here"):
+        later.looked(0, {"image": sent})
+    for raw, says in ((b"", "empty"), (b"0" * (MOST_IMAGE + 1), "over")):
+        with pytest.raises(UsageError, match=says):
+            later.send("x.png", raw)
+    later.close()
+
+
+def test_what_is_wrong_with_an_image_names_the_persons_file(image_classifier):
+    session = Session([image_classifier])
+    with pytest.raises(RegardError) as caught:
+        session.looked(0, {"image": session.send("holiday.png", b"not an image")})
+    said = f"{caught.value.what} {caught.value.why}"
+    assert "'holiday.png'" in said and "regard-explore" not in said
+    session.close()
+
+
+def test_the_image_that_was_opened_stays_chosen(image_classifier, pictures, served):
+    picture = next((pictures / "test" / "down").glob("*.png"))
+    with served(image_classifier) as at:
+        first = at.session.first["image"]
+        chooser = at.page.get_by_label("Open an image of your own")
+        chooser.set_input_files(picture)
+        at.page.wait_for_url(re.compile("sent"))
+        at.ready()
+        assert len(at.page.url) < 200 and picture.name in at.page.locator("#head select").inner_text()
+        shown = at.page.locator("#head .said strong").inner_text()
+        assert shown == image_classifier.trace(picture).subject.said
+        address = at.page.url
+        at.page.get_by_role("button", name="Look").click()
+        at.ready()
+        assert at.page.url == address
+
+        chooser.set_input_files({"name": "holiday.png", "mimeType": "image/png", "buffer": b"not an image"})
+        problem = at.page.locator("#panel .problem")
+        for _ in range(2):
+            problem.wait_for()
+            assert "'holiday.png'" in problem.inner_text() and at.page.locator("#head .said, #tabs *").count() == 0
+            at.page.get_by_role("button", name="Look").click()
+            at.ready()
+        at.page.get_by_label("Image", exact=True).select_option(first)
+        problem.wait_for(state="detached")
+        at.ready()
+
+
+def test_look_waits_for_an_image_that_is_on_its_way(image_classifier, pictures, served):
+    picture = next((pictures / "test").rglob("*.png"))
+    with served(image_classifier) as at:
+        waiting = []
+        at.page.route("**/api/upload*", lambda route: waiting.append(route))
+        chooser = at.page.get_by_label("Open an image of your own")
+        with at.page.expect_request("**/api/upload*"):
+            chooser.set_input_files(picture)
+        at.page.get_by_role("button", name="Look").click()
+        assert "sent" not in at.page.url
+        waiting.pop().continue_()
+        at.page.wait_for_url(re.compile("sent"))
+        at.ready()
+        assert picture.name in at.page.locator("#head select").inner_text()
+
+        # What is chosen after it counts, though the file arrives later.
+        with at.page.expect_request("**/api/upload*"):
+            chooser.set_input_files(picture)
+        at.page.get_by_label("Image", exact=True).select_option(at.session.first["image"])
+        at.page.wait_for_function("!location.hash.includes('sent')")
+        with at.page.expect_response("**/api/upload*"):
+            waiting.pop().continue_()
+        at.view("Output")
+        assert "sent" not in at.page.url
+
+
+# ---------------------------------------------------------------- nonsense
+
+
+NONSENSE = {
+    "#view=output&temperature=abc&topk=-1&answer=x": ["temperature", "topk", "answer"],
+    "#view=heads&head=1.5&layer=[]&run=7": ["head", "layer", "run"],
+    "#input={broken": ["input"],
+    "#input=3&position={}": ["input", "position"],
+    "#run=null&input=null": ["run", "input"],
+}
+
+
+def test_an_address_that_makes_no_sense_is_said_and_left_out(trained, opened):
+    with opened(trained, text="The old farmer helps the child.", fragment=next(iter(NONSENSE))) as at:
+        for fragment, names in NONSENSE.items():
+            at.page.evaluate("fragment => { location.hash = fragment; }", fragment)
+            warnings = at.page.locator("#head .warning")
+            for number, name in enumerate(names):
+                warnings.nth(number).filter(has_text=f"“{name}”").wait_for()
+            at.ready()
+            assert warnings.count() == len(names) and at.page.locator(".problem").count() == 0
+            assert at.page.get_by_label("Text").input_value() == "The old farmer helps the child."
+
+
+def test_an_input_that_is_refused_leaves_nothing_of_the_one_before(trained, served):
+    with served(trained, text="The old farmer helps the child.") as at:
+        assert at.page.locator("#head .said").count() == 1
+        at.page.get_by_label("Text").fill("")
+        at.page.get_by_role("button", name="Look").click()
+        at.page.locator("#panel .problem").wait_for()
+        assert "text is missing" in at.page.locator("#panel").inner_text()
+        assert at.page.locator("#head .said, #tokens *, #tabs *").count() == 0
+        at.page.get_by_label("Text").fill("The dog sleeps.")
+        at.page.get_by_role("button", name="Look").click()
+        at.page.locator("#head .said").wait_for()
+        at.ready()
+        assert at.page.locator("#head .said strong").inner_text() == trained.translate(["The dog sleeps."])[0]
+
+
+# ---------------------------------------------------------------- the file, and what is said
+
+
+def test_the_file_offers_no_other_image_and_says_where_to_find_more(image_classifier, from_disk, tmp_path):
+    session = Session([image_classifier])
+    write_page(session, tmp_path / "page.html")
+    session.close()
+    name = image_classifier.folder.path.name
+    with from_disk(tmp_path / "page.html") as at:
+        assert at.page.get_by_label("Image", exact=True).is_disabled()
+        assert at.page.locator("input[type=file]").count() == 0
+        at.page.evaluate("""location.hash = '#input={"image":"other.png"}'""")
+        at.page.locator("#panel .problem").wait_for()
+        assert f"regard explore PATH/OF/{name}" in at.page.locator("#panel .problem").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "begins"), [("language", "The old farm", "next"), ("masked", "The [MASK] sleeps.", "found")]
+)
+def test_the_headline_has_the_models_answer(kind, text, begins, request, opened):
+    run = request.getfixturevalue(kind)
+    with opened(run, text=text) as at:
+        shown = at.page.locator("#head .said strong").inner_text()
+    traced = run.trace(text)
+    p_W = traced.p_AW[-1]
+    word = traced.subject.name_of(int(p_W.argmax())).strip() or "␣"
+    assert re.fullmatch(f"{begins}: ‘{re.escape(word)}’ \\((.*) %\\)", shown)
+    assert abs(float(shown.split("(")[1].split()[0]) - 100 * float(p_W.max())) < 0.06

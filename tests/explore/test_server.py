@@ -1,0 +1,164 @@
+"""The server: what it answers, and what it refuses."""
+
+import asyncio
+import json
+import math
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from browser import serving
+from regard.explore.arrays import unpacked
+from regard.explore.server import make_app
+from regard.explore.session import Session
+
+SENTENCE = "The old farmer helps the child."
+
+
+@pytest.fixture(scope="module")
+def address(trained):
+    session = Session([trained], {"text": SENTENCE})
+    with serving(session) as address:
+        yield address
+    session.close()
+
+
+def asked(address, path, content=None, **headers):
+    """The status and the body of the answer."""
+    body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
+    request = urllib.request.Request(address + path, data=body, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def refused(address, content, path="api/ask"):
+    """The three lines of an error."""
+    status, body = asked(address, path, content)
+    error = json.loads(body)
+    assert status == 400 and set(error) == {"what", "why", "fix"} and all(error.values())
+    return error
+
+
+def test_what_is_sent_in_full_is_the_models_to_the_last_digit(address, trained):
+    weights = trained.trace(SENTENCE)["encoder"].layers[0].part("mixer").attention().weights_BHTS[0]
+    request = {"input": {"text": SENTENCE}, "name": "encoder.0.mixer.weights"}
+    status, body = asked(address, "api/matrix", request | {"full": True})
+    assert status == 200
+    np.testing.assert_allclose(json.loads(body)["values"], weights.numpy(), atol=1e-6)
+    head, values = unpacked(asked(address, "api/matrix", request)[1])
+    assert head["kind"] == "unit" and abs(values - weights.numpy()).max() <= 0.5 / 1023 + 1e-6
+
+
+def test_a_window_is_a_part_of_the_matrix(address):
+    request = {"input": {"text": SENTENCE}, "name": "encoder.1.mixer.scores", "head": 1, "full": True}
+    whole = np.array(json.loads(asked(address, "api/matrix", request)[1])["values"])
+    window = json.loads(asked(address, "api/matrix", request | {"rows": [2, 4], "columns": [1, 6]})[1])
+    assert window["from"] == [2, 1] and np.array_equal(window["values"], whole[2:4, 1:6])
+
+
+def test_the_page_and_its_modules_are_there_and_nothing_beside_them(address):
+    status, page = asked(address, "")
+    assert status == 200 and b"importmap" in page
+    assert asked(address, "page/app.js")[0] == 200
+    outside = ["page/../__init__.py", "page/%2e%2e/server.py", "page//etc/passwd", "page/__init__.py", "etc/passwd"]
+    for path in [*outside, "page/index.html", "page/..%2f..%2fregistry.py"]:
+        status, body = asked(address, path)
+        assert status == 404 and b"import" not in body and b"root:" not in body, path
+
+
+def test_other_names_and_other_sites_are_refused(address):
+    request = {"input": {"text": SENTENCE}, "what": "look"}
+    assert asked(address, "api/ask", request, Host="evil.example")[0] == 400
+    assert asked(address, "", Host="evil.example")[0] == 400
+    assert asked(address, "api/ask", request, Origin="http://evil.example")[0] == 403
+    assert asked(address, "api/ask", request, Origin=address.rstrip("/"))[0] == 200
+
+
+def test_an_image_is_sent_by_this_page_only(address):
+    status, body = asked(address, "api/upload?name=a%20b.png", b"any bytes", Origin=address.rstrip("/"))
+    assert status == 200 and json.loads(body)["image"].endswith("-a b.png")
+    assert asked(address, "api/upload?name=a.png", b"any bytes", Origin="http://evil.example")[0] == 403
+    assert "cannot be read" in refused(address, b"", "api/upload?name=a.png")["what"]
+
+
+def test_a_browser_that_goes_away_is_no_error(trained):
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    sent = []
+    session = Session([trained], {"text": SENTENCE})
+    headers = [(b"host", b"127.0.0.1")]
+    scope = {"type": "http", "method": "POST", "path": "/api/ask", "headers": headers, "query_string": b""}
+    with ThreadPoolExecutor() as pool:  # elsewhere a browser's loop may be running
+        pool.submit(lambda: asyncio.run(make_app(session)(scope, receive, send))).result()
+    assert sent[0]["status"] == 400
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "cannot be read"),
+        (b"{", "cannot be read"),
+        ({"what": "look", "more": 1}, "cannot be read"),
+        ({"what": "lok"}, "cannot be asked"),
+        ({"what": "look", "run": 3}, "no run 4"),
+        ({"what": "look", "run": -1}, "no run 0"),
+        ({"what": "look", "input": {}}, "text is missing"),
+        ({"what": "look", "input": {"text": "   "}}, "text is missing"),
+        ({"what": "look", "input": {"text": 3}}, "not a text"),
+        ({"what": "look", "input": {"text": "\ud800"}}, "cannot be read"),
+        ({"what": "look", "input": {"image": "/etc/passwd"}}, "no 'image'"),
+        ({"what": "look", "input": {"text": "a" * 300_000}}, "too long"),
+        ({"what": "look", "input": {"text": SENTENCE, "tokens": [[1]]}}, "tokens cannot be read"),
+        ({"what": "look", "input": {"text": SENTENCE, "tokens": [[10**9], [1]]}}, "tokens cannot be read"),
+        ({"what": "look", "input": {"text": SENTENCE}, "options": {"x": 1}}, "cannot be asked like this"),
+        ({"what": "ablate", "input": {"text": SENTENCE}, "options": {"heads": ["decoder.9.mixer.0"]}}, "not a head"),
+        ({"what": "ablate", "input": {"text": SENTENCE}, "options": {"heads": "all"}}, "like this"),
+        ({"what": "ablate", "input": {"text": SENTENCE}, "options": {"positions": [["encoder", 99]]}}, "no position"),
+    ],
+)
+def test_a_bad_request_gets_three_lines(address, content, says):
+    assert says in refused(address, content)["what"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "encoder.0.mixer.secrets"},
+        {"name": "encoder.0.feedforward.weights"},
+        {"name": "decoder.7.mixer.weights"},
+        {"name": "logits.weights"},
+        {"name": "encoder.0.mixer.weights", "head": 99},
+        {"name": "encoder.0.mixer.weights", "rows": [0, 99]},
+        {"name": "encoder.0.mixer.weights", "rows": [3, 3]},
+        {"name": "__class__"},
+    ],
+)
+def test_a_matrix_that_is_not_there_is_named(address, changes):
+    refused(address, {"input": {"text": SENTENCE}} | changes, "api/matrix")
+
+
+def test_strange_texts_are_looked_at(address):
+    for text in ("ب🙂é̂\u202e", "<script>alert(1)</script>", "\x00\x07", "a" * 300):
+        status, body = asked(address, "api/ask", {"what": "look", "input": {"text": text}})
+        assert status in (200, 400), text
+        if status == 200:
+            assert math.isfinite(json.loads(body)["difference"])
+
+
+def test_two_that_ask_at_once_both_get_their_own_answer(address, trained):
+    texts = [SENTENCE, "The dog sleeps.", "A child sees the old house."] * 4
+    with ThreadPoolExecutor(6) as pool:
+        bodies = list(pool.map(lambda t: asked(address, "api/ask", {"what": "look", "input": {"text": t}})[1], texts))
+    said = [json.loads(body)["said"] for body in bodies]
+    assert said == trained.translate(texts)

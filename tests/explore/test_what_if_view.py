@@ -1,0 +1,164 @@
+"""What if: what the page says of a changed model is what such a model says."""
+
+import json
+import urllib.request
+
+import pytest
+import torch
+
+from browser import serving
+from regard.errors import UsageError
+from regard.explore.questions import answer
+from regard.explore.session import Session
+
+SENTENCE = "The old farmer helps the child."
+GIVEN = {"text": SENTENCE}
+
+
+@pytest.fixture(scope="module")
+def session(trained):
+    session = Session([trained], GIVEN)
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def without_head(trained):
+    """The logits of the same model with a head's columns of W_out zeroed: [A, W]."""
+
+    def give(layer, head):
+        subject, module = trained.subject(SENTENCE), trained.model.decoder[layer].cross
+        width = module.to_out.in_features // module.heads
+        before = module.to_out.weight.detach().clone()
+        try:
+            with torch.no_grad():
+                module.to_out.weight[:, head * width : (head + 1) * width] = 0
+            return subject.logits()[0], [each.token for each in subject.answers]
+        finally:
+            with torch.no_grad():
+                module.to_out.weight.copy_(before)
+
+    return give
+
+
+def test_a_head_that_is_off_is_a_head_without_weights(session, trained, without_head):
+    with serving(session) as address:
+        request = {"input": GIVEN, "what": "ablate", "options": {"heads": ["decoder.0.cross.1"]}}
+        with urllib.request.urlopen(f"{address}api/ask", json.dumps(request).encode()) as response:
+            found = json.loads(response.read())
+    logits_AW, said = without_head(0, 1)
+    before_A = trained.trace(SENTENCE).logits_AW.log_softmax(-1)[range(len(said)), said]
+    after_A = logits_AW.log_softmax(-1)[range(len(said)), said]
+    assert found["change"]["values"] == pytest.approx((after_A - before_A).tolist(), abs=1e-5)
+    assert found["said"] == pytest.approx(after_A.exp().tolist(), abs=1e-5)
+    assert found["after"]["tokens"] == logits_AW.argmax(-1).tolist()
+    assert found["after"]["probabilities"] == pytest.approx(logits_AW.softmax(-1).amax(-1).tolist(), abs=1e-5)
+
+
+def test_other_tokens_are_another_input(session, trained):
+    subject = trained.subject(SENTENCE)
+    source, target = subject.tokens
+    swapped = [[source[1], source[0], *source[2:]], target]
+    found = answer(session, 0, GIVEN, "change", {"tokens": swapped})
+    logits_AW = subject.with_tokens(swapped).logits()[0]
+    said = [each.token for each in subject.answers]
+    expected = logits_AW.softmax(-1)[range(len(said)), said].tolist()
+    assert found["said"] == pytest.approx(expected, abs=1e-5)
+    looked = answer(session, 0, found["input"], "look", {})
+    assert looked["stacks"][0]["pieces"] == found["pieces"][0] != subject.stacks[0].pieces
+    with pytest.raises(UsageError, match="as many"):
+        answer(session, 0, GIVEN, "change", {"tokens": [source[:-1], target]})
+
+
+def test_the_vocabulary_is_searched_by_its_beginning(session, trained):
+    tokenizer = trained.tokenizers.both[0]
+    found = answer(session, 0, GIVEN, "vocabulary", {"prefix": "th", "stack": "encoder"})
+    words = [tokenizer.piece(token) for token in range(tokenizer.size)]
+    every = [token for token, word in enumerate(words) if word.strip().lower().startswith("th")]
+    assert found["tokens"] == sorted(found["tokens"], key=every.index) and len(found["tokens"]) == min(20, len(every))
+    assert found["words"] == [words[token] for token in found["tokens"]]
+    exact = answer(session, 0, GIVEN, "vocabulary", {"prefix": "the", "stack": "encoder"})
+    assert exact["words"][0].strip().lower() == "the"
+
+
+def test_patching_all_of_the_source_restores_the_other_output(session, trained):
+    other = "The old farmer sees the child."
+    found = answer(session, 0, GIVEN, "patch", {"other": {"text": other}})
+    here, there = trained.subject(SENTENCE), trained.subject(other)
+    logits_AW = there.with_tokens([there.tokens[0], here.tokens[1]]).logits()[0]
+    best = logits_AW.argmax(-1)
+    own = here.logits()[0].argmax(-1)
+    place = found["answer"]
+    assert place == (best != own).nonzero()[0, 0]
+    assert found["tokens"] == [here.name_of(int(best[place])), here.name_of(int(own[place]))]
+    assert found["clean"] == pytest.approx(
+        float(logits_AW[place, best[place]] - logits_AW[place, own[place]]), abs=1e-4
+    )
+    effects = dict(zip(found["labels"][0], found["values"], strict=True))
+    last = f"decoder.{len(trained.model.decoder) - 1}"
+    assert effects[last][place] == pytest.approx(1, abs=1e-4)  # there the answer is read
+    with pytest.raises(UsageError, match="same length"):
+        answer(session, 0, GIVEN, "patch", {"other": {"text": "The child sleeps."}})
+
+
+def test_the_page_switches_off_changes_and_patches(trained, opened, without_head):
+    logits_AW, said = without_head(0, 1)
+    with opened(trained, **GIVEN) as at:
+        panel = at.view("What if")
+        head = panel.get_by_role("button", name="decoder, layer 1, cross, head 2 off")
+        head.click()
+        rows = panel.locator(".changes-table tbody tr")
+        rows.first.wait_for()
+        shown = [percent(each) for each in rows.locator("td:nth-child(4)").all_inner_texts()]
+        expected = logits_AW.softmax(-1)[range(len(said)), said].tolist()
+        assert shown == pytest.approx(expected, abs=1e-3)
+        assert head.evaluate("element => element === document.activeElement")
+        panel.get_by_label("also write the output anew").check()
+        panel.locator(".texts-beside").wait_for()
+
+        panel.get_by_role("button", name="Change a token").click()
+        at.ready("What if")
+        panel.get_by_role("group", name="encoder: 8 tokens").get_by_role("button").nth(1).click()
+        at.ready("What if")
+        panel.get_by_label("in place of old").fill("young")
+        panel.get_by_role("group", name="Tokens that begin like this").get_by_role("button").first.click()
+        at.ready("What if")
+        assert panel.locator(".line .token.changed").first.inner_text().startswith("you")
+        assert "tokens change" in panel.locator(".summary").inner_text()
+
+        panel.get_by_label("in place of").fill("farm")
+        panel.get_by_label("in place of").press("Enter")
+        first = panel.get_by_role("group", name="Tokens that begin like this").get_by_role("button").first
+        first.wait_for()
+        at.page.wait_for_function("document.activeElement.closest('.suggestions')")
+        assert first.inner_text().startswith("farm")
+        panel.get_by_label("in place of").fill("child")
+        panel.get_by_label("in place of").press("Enter")
+        panel.get_by_label("in place of child").wait_for()
+        assert panel.locator(".line .token.changed").first.inner_text() == "child"
+
+        panel.get_by_role("button", name="Patch", exact=True).click()
+        at.ready("What if")
+        panel.get_by_label("second text").fill("The old farmer sees the child.")
+        panel.get_by_role("group", name="Second input").or_(panel.locator("form")).get_by_role("button").click()
+        at.ready("What if")
+        field = panel.get_by_role("application").last
+        field.press("End")
+        field.press("Enter")
+        assert "of the difference between" in panel.locator(".opened").inner_text()
+
+
+def percent(text):
+    return float(text.removesuffix("%").strip().replace("−", "-")) / 100
+
+
+def test_the_file_has_each_change_alone(trained, page_on_disk, from_disk):
+    change = trained.trace(SENTENCE).ablate(layers=["encoder.0"]).change.values
+    with from_disk(page_on_disk) as at:
+        panel = at.view("What if")
+        panel.get_by_role("button", name="encoder, layer 1 off", exact=True).click()
+        shown = panel.locator(".changes-table tbody td:nth-child(8)").all_inner_texts()
+        assert [float(each.replace("−", "-")) for each in shown] == pytest.approx(change.tolist(), abs=1e-3)
+        panel.get_by_role("button", name="encoder, layer 2 off", exact=True).click()
+        assert "combination is not in the file" in panel.get_by_role("alert").inner_text()
+        assert panel.locator(".changes-table").count() == 0

@@ -1,0 +1,164 @@
+"""Word alignment by cross-attention: pieces to words by hand, and a translator that aligns as it must."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from command import regard as command
+from regard.data.tokenizers import TextTokenizer, train_tokenizer
+from regard.errors import RegardError, UsageError
+from regard.inside import alignment
+from regard.inside.alignment import Way, Words, align_pairs, choose, links_of
+from regard.settings import TokenizerSettings
+
+SOURCE = ["ka", "lo", "mi", "nu", "pe", "ri", "so", "tu", "va", "wo", "xi", "za"]
+TARGET = ["bab", "ceb", "dib", "fob", "gub", "hab", "jeb", "kib", "lob", "mub", "nab", "peb"]
+
+
+@pytest.fixture(scope="module")
+def word_for_word(train_once, tmp_path_factory) -> Any:
+    """A translator that writes one word for each, in their order."""
+    folder, choice = tmp_path_factory.mktemp("word-for-word"), random.Random(1)
+    for name, count in {"train": 3000, "valid": 40, "test": 40}.items():
+        sentences = [choice.sample(range(len(SOURCE)), choice.randint(2, 6)) for _ in range(count)]
+        lines = (" ".join(SOURCE[n] for n in s) + "\t" + " ".join(TARGET[n] for n in s) + "\n" for s in sentences)
+        (folder / f"{name}.tsv").write_text("".join(lines))
+    settings = ["data.sample=", *(f'data.{name}=["{name}.tsv"]' for name in ("train", "valid", "test"))]
+    settings += ["tokenizer.kind=word", "tokenizer.vocabulary=300", "model.layers=1", "model.width=32"]
+    settings += ["model.heads=2", "model.feedforward=64", "model.dropout=0.0", "training.label_smoothing=0.0"]
+    settings += ["training.optimizer=muon", "training.learning_rate=0.01", "training.warmup=10", "training.steps=150"]
+    settings += ["training.tokens_per_batch=512", "training.row_length=32", "training.validate_every=150"]
+    settings += ["training.validate_bleu=false", "decoding.beam=1"]
+    return train_once("word-for-word", "demo", *settings, data=folder)
+
+
+def pairs_of(run) -> list[tuple[str, str]]:
+    return list(run.held_out(None, "test"))
+
+
+@pytest.fixture
+def links(word_for_word, tmp_path) -> Path:
+    file = tmp_path / "links"
+    lengths = [len(source.split()) for source, _ in pairs_of(word_for_word)]
+    file.write_text("".join(" ".join(f"{n}-{n}" for n in range(1, length + 1)) + "\n" for length in lengths))
+    return file
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character", "byte", "word"])
+def test_every_piece_belongs_to_its_word(kind):
+    texts = ["Ein grüner Hund , und", "das  Haus."]
+    tokenizer: TextTokenizer = train_tokenizer(texts, TokenizerSettings(kind=kind, vocabulary=280))
+    for text in [*texts, "neu", " Rand "]:
+        ids = tokenizer.encode([text])[0]
+        words = Words.of(tokenizer, text, ids)
+        assert words.names == text.split()
+        spelled = ["" for _ in words.names]
+        raw = [b"" for _ in words.names]
+        for token, word in zip(ids, words.of_piece, strict=True):
+            if word >= 0:
+                raw[word] += bytes_of(tokenizer, token)
+        spelled = [each.decode().strip() for each in raw]
+        assert spelled == words.names
+
+
+def bytes_of(tokenizer, token) -> bytes:
+    piece = tokenizer.piece(token)
+    if piece.startswith("<0x"):
+        return bytes(int(each, 16) for each in piece.replace("<0x", "").split(">")[:-1])
+    return piece.encode()
+
+
+def test_from_pieces_to_words_by_hand():
+    """Two source words of two pieces and one, then <end>; the target has words of one piece and of two."""
+    source, target = Words(["ab", "c"], [0, 0, 1, -1]), Words(["x", "yz"], [0, 1, 1])
+    weights_TS = np.array([[0.1, 0.2, 0.6, 0.1], [0.4, 0.3, 0.2, 0.1], [0.0, 0.1, 0.1, 0.8], [0.2, 0.2, 0.5, 0.1]])
+    ways = [Way(0, "writes"), Way(0, "reads")]
+    writes_JX, reads_JX = dict(alignment._words(weights_TS[None, None], source, target, ways)).values()
+    assert writes_JX == pytest.approx(np.array([[0.3, 0.6, 0.1], [0.4, 0.15, 0.45]]))
+    assert reads_JX == pytest.approx(np.array([[0.7, 0.2, 0.1], [0.25, 0.3, 0.45]]))
+    assert links_of(writes_JX) == {(1, 0)}  # the second word looked at <end>
+    assert links_of(reads_JX) == {(0, 0)}
+
+
+def test_a_translator_word_for_word_aligns_with_what_it_translates(word_for_word, links):
+    result = word_for_word.evaluate_alignment(links)
+    assert result.metrics["aer"] < 10
+    assert result.details["best"] == {"layer": 0, "reading": "writes", "head": None}
+    assert result.details["chosen"]["reading"] == "writes"
+    assert result.details["ibm1"]["pairs"] == 3000
+    assert result.details["ibm1"]["aer"] < 1
+    reads = next(way for way in result.details["ways"] if way["reading"] == "reads" and way["head"] is None)
+    assert reads["aer"] > 60
+    assert len(result.details["ways"]) == 2 * 3
+    table = result.notes[1].splitlines()
+    assert [line.split()[:2] for line in table] == [["layer", "step"], ["1", "writes"], ["1", "reads"]]
+    assert f"{result.metrics['aer']:.2f}" in table[1] and table[1].endswith("best")
+
+
+def test_pairs_side_by_side_are_aligned_as_alone(word_for_word, monkeypatch):
+    pairs = pairs_of(word_for_word)[:12]
+    together = align_pairs(word_for_word, pairs, heads=True)
+    for (source, target), aligned in zip(pairs, together, strict=True):
+        trace = word_for_word.trace(source, target)
+        for way, links in aligned.links.items():
+            shown = trace.alignment(way.layer, way.reading, way.head)
+            assert frozenset(map(tuple, shown.notes["links"])) == links
+            assert shown.labels == (target.split(), source.split())
+    monkeypatch.setattr(alignment, "POSITIONS", 1)
+    assert [each.links for each in align_pairs(word_for_word, pairs, heads=True)] == [each.links for each in together]
+
+
+def test_an_alignment_names_layer_and_reading_and_how_they_were_chosen(word_for_word):
+    word_for_word.alignment_choice = None
+    source = " ".join(SOURCE[:4])
+    shown = word_for_word.trace(source).alignment()
+    assert shown.notes["links"] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert (shown.notes["layer"], shown.notes["reading"]) == (0, "writes")
+    assert "IBM Model 1 of 3,000 training pairs" in shown.notes["criterion"]
+    assert choose(word_for_word) is word_for_word.alignment_choice
+    whole = shown.values.sum(1) + np.array(shown.notes["end"])
+    assert whole == pytest.approx(np.ones(4), abs=1e-5)
+
+
+def test_without_training_data_it_is_chosen_by_entropy(word_for_word, monkeypatch):
+    monkeypatch.setattr(alignment, "train_ibm1", lambda task: None)
+    monkeypatch.setattr(word_for_word, "alignment_choice", None)
+    pairs = pairs_of(word_for_word)[:6]
+    choice = choose(word_for_word, pairs)
+    assert "lowest entropy" in choice.criterion
+    assert choice.scores[str(choice.way)] == min(choice.scores.values())
+    aligned = align_pairs(word_for_word, pairs)
+    assert choice.scores[str(choice.way)] == pytest.approx(np.mean([each.entropy[choice.way] for each in aligned]))
+
+
+def test_additive_attention_is_aligned_too(make):
+    subject = make("translator-bahdanau")
+    found = alignment._cross_weights(subject.model, [[5, 9, 2], [5, 2]], [[7], [7, 8, 9]])
+    assert found.shape == (2, 2, 1, 4, 3)
+    assert found[0, 1, 0, :, :2].sum(-1) == pytest.approx(np.ones(4), abs=1e-5)
+
+
+def test_mistakes_are_told(word_for_word, language, make):
+    with pytest.raises(UsageError, match="no words to align"):
+        language.trace("Some text").alignment()
+    traced = word_for_word.trace(" ".join(SOURCE[:2]))
+    with pytest.raises(UsageError, match="no layer 8 to align by"):
+        traced.alignment(layer=7, reading="reads")
+    with pytest.raises(UsageError, match="no head 9 to align by"):
+        traced.alignment(layer=0, reading="reads", head=8)
+    with pytest.raises(UsageError, match=r"(?s)no reading 'foo'.*writes or reads"):
+        traced.alignment(reading="foo")
+    with pytest.raises(RegardError, match="looks at nothing"):
+        alignment._cross_weights(make("translator", mixer="gru", cross="none").model, [[5, 2]], [[7]])
+
+
+def test_the_command_scores_an_alignment(word_for_word, links):
+    run = word_for_word.folder.path
+    content = json.loads(command("evaluate", run, "--alignment", links, "--json").stdout)
+    assert content["metrics"]["aer"] == word_for_word.evaluate_alignment(links).metrics["aer"]
+    assert {"ways", "best", "chosen", "ibm1"} <= content.keys()
+    assert "--alignment" in command("evaluate", run, "--alignment", links, "--beam", "2", code=2).error[0]

@@ -1,0 +1,99 @@
+"""Attributions: complete where they must be, and equal to what they are defined as."""
+
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.inside.rollout import rollout_of_answer
+from regard.inside.sites import watching
+from regard.inside.trace import input_stacks, trace
+
+
+@pytest.fixture(scope="module")
+def traced(subject):
+    return trace(subject)
+
+
+def of_kinds(*kinds):
+    return pytest.mark.parametrize("subject", kinds, indirect=True)
+
+
+def test_integrated_gradients_sum_to_the_difference_from_an_empty_input(traced):
+    found = traced.attribute()
+    assert list(found.stacks) == [stack.name for stack in input_stacks(traced)]
+    for name, values in found.stacks.items():
+        assert values.labels == (traced[name].stack.pieces,)
+    said = traced.subject.answers[-1]
+    nothing = traced.ablate(positions=[(name, t) for name, v in found.stacks.items() for t in range(len(v.values))])
+    difference = float(traced.logits_AW[-1, said.token] - nothing.logits_AW[-1, said.token])
+    total = sum(float(values.values.sum()) for values in found.stacks.values())
+    assert abs(total - difference) <= 0.01 * abs(difference)
+    assert found.notes["difference"] == pytest.approx(difference, abs=1e-4)
+    assert found.notes["error"] <= 0.01
+
+
+@of_kinds("language", "language-hyena", "language-gru", "translator", "translator-bahdanau", "vit", "captioner")
+def test_gradient_times_input_is_the_slope_when_a_position_is_enlarged(traced):
+    found = traced.attribute("gradient-input", answer=0, token=3)
+    step = 0.002
+    for stack in input_stacks(traced):
+        content_TD = stack.layers[0].before_TD - stack.embedding.without_content_TD
+        length = len(content_TD)
+        change_NTD = torch.diag_embed(content_TD.T).permute(1, 2, 0) * step  # row t: position t alone
+        both = torch.cat([change_NTD, -change_NTD])
+        with watching(traced.subject, edits={f"{stack.name}.embedding": lambda x_BTD, both=both: x_BTD + both}):
+            up_N, down_N = traced.subject.logits(2 * length)[:, 0, 3].split(length)
+        slope_T = (up_N - down_N) / (2 * step)
+        torch.testing.assert_close(torch.from_numpy(found[stack.name].values), slope_T, atol=4e-3, rtol=0.02)
+        assert slope_T.abs().max() > 0.02
+
+
+def test_of_a_linear_model_all_is_exact(make, silent):
+    traced = trace(silent(make("language", tie_embeddings="none")))
+    embedding, head = traced.last.embedding, traced.subject.model.to_logits
+    for answer, token in ((2, 11), (-1, 4)):
+        position = traced.subject.answers[answer].position
+        expected_T = torch.zeros(len(traced.last.stack.pieces))
+        expected_T[position] = (embedding.content_TD[position] @ head.weight[token]).detach()
+        for method in ("integrated-gradients", "gradient-input"):
+            found = traced.attribute(method, answer, token)
+            torch.testing.assert_close(torch.from_numpy(found["layers"].values), expected_T, atol=1e-5, rtol=0)
+            assert found.notes["error"] < 1e-4
+
+
+@of_kinds("language", "translator-additive", "vit-both")
+def test_occlusion_is_what_each_position_alone_is_worth(traced):
+    found = traced.attribute("occlusion", answer=0)
+    for name, values in found.stacks.items():
+        changes = [traced.ablate(positions=[(name, t)]).change.values[0] for t in range(len(values.values))]
+        assert values.values == pytest.approx([-change for change in changes], abs=1e-5)
+    other = traced.attribute("occlusion", answer=0, token=3)
+    name, without = input_stacks(traced)[0].name, traced.ablate(positions=[(input_stacks(traced)[0].name, 0)])
+    lost = traced.logits_AW[0].log_softmax(-1)[3] - without.logits_AW[0].log_softmax(-1)[3]
+    assert other[name].values[0] == pytest.approx(float(lost), abs=1e-5)
+
+
+@of_kinds("vit", "swin", "language")
+def test_rollout_is_an_attribution_too(traced):
+    found = traced.attribute("rollout")
+    (values,) = found.stacks.values()
+    assert values.values.tolist() == rollout_of_answer(traced).values.tolist()
+
+
+@of_kinds("language", "language-gru")
+def test_what_comes_after_an_answer_does_not_speak_for_it(traced):
+    for method in ("integrated-gradients", "occlusion"):
+        values = traced.attribute(method, answer=2)["layers"].values
+        assert abs(values[3:]).max() < 1e-6 < abs(values[:3]).min()
+
+
+def test_the_number_of_nodes_can_be_set_and_the_error_is_told(make):
+    traced = trace(make("language"))
+    few, many = traced.attribute(steps=1), traced.attribute(steps=64)
+    assert (few.notes["nodes"], many.notes["nodes"]) == (1, 64)
+    assert few.notes["error"] > 0.05 > many.notes["error"]
+
+
+def test_what_is_no_method_is_refused_in_words(make):
+    with pytest.raises(UsageError, match="no attribution 'gradients'"):
+        trace(make("language")).attribute("gradients")

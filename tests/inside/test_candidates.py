@@ -1,0 +1,73 @@
+"""What a model could have said: against softmax written out by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.inside.trace import trace
+
+
+def by_hand(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> dict[int, float]:
+    """Probabilities of the words that are left, one word after the other."""
+    order = sorted(range(len(logits)), key=lambda word: -logits[word])
+    order = [word for word in order if np.isfinite(logits[word])][: top_k or None]
+    weights = np.exp((logits[order] - logits[order[0]]) / temperature)
+    weights /= weights.sum()
+    kept: dict[int, float] = {}
+    for word, weight in zip(order, weights, strict=True):
+        if sum(kept.values()) >= top_p:
+            break
+        kept[word] = weight
+    return {word: weight / sum(kept.values()) for word, weight in kept.items()}
+
+
+def test_candidates_are_those_of_the_logits(subject):
+    traced = trace(subject)
+    found = traced.candidates(count=4, temperature=0.7, top_k=3, top_p=0.8)
+    for number, answer in enumerate(subject.answers):
+        logits = traced.logits_AW[number].double().numpy().copy()
+        logits[list(subject.never)] = -np.inf
+        left = by_hand(logits, 0.7, 3, 0.8)
+        tokens = found.probabilities.notes["tokens"][number]
+        assert tokens == sorted(range(len(logits)), key=lambda word: -logits[word])[:4]
+        assert found.probabilities.values[number] == pytest.approx([left.get(token, 0.0) for token in tokens], abs=1e-5)
+        assert found.logits.values[number] == pytest.approx(logits[tokens], abs=1e-5)
+        assert found.said.values[number] == pytest.approx(left.get(answer.token, 0.0), abs=1e-5)
+        assert (
+            found.rank.values[number] == 1 + (traced.logits_AW[number] > traced.logits_AW[number, answer.token]).sum()
+        )
+        assert found.logits.notes["words"][number] == [subject.name_of(token) for token in tokens]
+
+
+def test_what_is_never_written_is_no_candidate(make):
+    traced = trace(make("translator"))
+    found = traced.candidates(count=1000)
+    listed = {token for row in found.logits.notes["tokens"] for token in row}
+    assert listed == set(range(traced.logits_AW.shape[1])) - {0, 1}
+    assert found.probabilities.values.sum(-1) == pytest.approx(1.0, abs=1e-5)
+    assert found.probabilities.notes["over"] == "the 38 tokens that can be written"
+    assert "over" not in trace(make("text_classifier")).candidates().probabilities.notes
+
+
+def test_at_temperature_zero_the_likeliest_is_certain(make):
+    traced = trace(make("text_classifier"))
+    found = traced.candidates(temperature=0.0)
+    assert found.probabilities.values[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert found.logits.notes["tokens"][0][0] == int(torch.argmax(traced.logits_AW[0]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"count": 0},
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"top_k": -1},
+        {"top_p": 0.0},
+    ],
+)
+def test_wrong_settings_are_told(make, wrong):
+    with pytest.raises(UsageError):
+        trace(make("text_classifier")).candidates(**wrong)

@@ -1,0 +1,103 @@
+"""Deletion and insertion: equal to a brute force, and best for the best order."""
+
+import numpy as np
+import pytest
+
+from regard.errors import UsageError
+from regard.inside.faithfulness import MOST_GROUPS, areas, faithfulness, seen_by
+from regard.inside.trace import trace
+
+
+def p_without(traced, units, answer, token):
+    """One set of positions emptied, alone."""
+    return float(traced.ablate(positions=units).logits_AW[answer].softmax(-1)[token])
+
+
+@pytest.mark.parametrize("kind", ["language", "translator", "vit-both"])
+def test_it_is_what_emptying_one_set_at_a_time_gives(make, kind):
+    traced = trace(make(kind))
+    answer, token = (1, 3) if len(traced.subject.answers) > 1 else (0, 3)
+    attribution = traced.attribute("gradient-input", answer, token)
+    found = attribution.faithful(orders=2, seed=4)
+    units = seen_by(traced, answer)
+    scores = np.array([attribution[stack].values[position] for stack, position in units])
+    generator = np.random.default_rng(4)
+    orders = [np.argsort(-scores), generator.permutation(len(units)), generator.permutation(len(units))]
+
+    def p(empty):
+        return p_without(traced, [units[u] for u in empty], answer, token)
+
+    deletion = [[p(order[:n]) for n in range(len(units) + 1)] for order in orders]
+    insertion = [p(orders[0][n:]) for n in range(len(units) + 1)]
+    np.testing.assert_allclose(found.deletion_curve.values, deletion, atol=1e-5)
+    np.testing.assert_allclose(found.insertion_curve.values[0], insertion, atol=1e-5)
+    reversed_insertion = [p(orders[1][::-1][n:]) for n in range(len(units) + 1)]
+    np.testing.assert_allclose(found.insertion_curve.values[1], reversed_insertion, atol=1e-5)
+    assert found.deletion == pytest.approx(np.trapezoid(deletion[0]) / len(units), abs=1e-5)
+    assert found.insertion == pytest.approx(np.trapezoid(insertion) / len(units), abs=1e-5)
+    random = [np.trapezoid(curve) / len(units) for curve in deletion[1:]]
+    assert found.deletion_random == pytest.approx(np.mean(random), abs=1e-5) == found.insertion_random
+    assert found.random_spread == pytest.approx(np.std(random), abs=1e-5)
+
+    tops = [int(np.ceil(k / 10 * len(units))) for k in range(1, 11)]
+    lost = [[p([]) - p(order[:top]) for top in tops] for order in orders]
+    missing = [[p([]) - p(order[top:]) for top in tops] for order in orders]
+    assert found.comprehensiveness == pytest.approx(np.mean(lost[0]), abs=1e-5)
+    assert found.sufficiency == pytest.approx(np.mean(missing[0]), abs=1e-5)
+    assert found.comprehensiveness_random == pytest.approx(np.mean(lost[1:]), abs=1e-5)
+    assert found.sufficiency_random == pytest.approx(np.mean(missing[1:]), abs=1e-5)
+
+
+def test_the_area_is_that_of_trapezia():
+    assert areas(np.array([1.0, 0.5, 0.0])) == 0.5
+    assert areas(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])).tolist() == [0.75, 0.0]
+
+
+def voters(make, silent):
+    """A model in which every word votes for a class, or against it, and nothing else happens."""
+    subject = silent(make("text_classifier", pooling="mean", norm="pre"))
+    head = subject.model.to_classes
+    head.bias.data.zero_()
+    head.weight.data[[kind for kind in range(5) if kind != subject.answers[0].token]] = 0
+    return subject
+
+
+def test_no_order_is_better_than_that_of_the_votes(make, silent):
+    traced = trace(voters(make, silent))
+    token = traced.subject.answers[0].token
+    votes_T = (traced.last.embedding.content_TD @ traced.subject.model.to_classes.weight[token]).detach().numpy()
+    best = faithfulness(traced, {"layers": votes_T})
+    worst = faithfulness(traced, {"layers": -votes_T})
+    assert (best.deletion_curve.values[0] <= best.deletion_curve.values[1:] + 1e-6).all()
+    assert (best.insertion_curve.values[0] >= best.insertion_curve.values[1:] - 1e-6).all()
+    assert best.deletion + best.random_spread < best.deletion_random < worst.deletion
+    assert best.insertion > best.insertion_random > worst.insertion
+    assert best.comprehensiveness > best.comprehensiveness_random > worst.comprehensiveness
+    assert best.sufficiency < best.sufficiency_random < worst.sufficiency
+    for method in ("integrated-gradients", "occlusion"):
+        assert traced.attribute(method).faithful().deletion == pytest.approx(best.deletion, abs=1e-6)
+
+
+def test_long_inputs_are_emptied_in_groups(make):
+    traced = trace(make("swin"))
+    found = faithfulness(traced, {"stage 1": np.arange(256)}, orders=1)
+    assert found.deletion_curve.values.shape == (2, MOST_GROUPS + 1)
+    last = [("stage 1", position) for position in range(248, 256)]
+    assert found.deletion_curve.values[0, 1] == pytest.approx(
+        p_without(traced, last, 0, traced.subject.answers[0].token), abs=1e-5
+    )
+    assert found.deletion_curve.labels[1][:3] == ["0 %", "3 %", "6 %"]
+
+
+def test_positions_that_the_answer_cannot_see_are_left_out(make):
+    language, masked, pair = (trace(make(kind)) for kind in ("language-gru", "masked", "translator"))
+    assert seen_by(language, 1) == [("layers", 0), ("layers", 1)]
+    assert len(seen_by(masked, 0)) == 6
+    assert seen_by(pair, 1) == [*(("encoder", t) for t in range(5)), ("decoder", 0), ("decoder", 1)]
+    assert seen_by(pair, 1, {"decoder": None}) == [("decoder", 0), ("decoder", 1)]
+
+
+def test_there_is_always_something_to_compare_with(make):
+    traced = trace(make("language"))
+    with pytest.raises(UsageError, match="no random orders"):
+        traced.attribute("occlusion").faithful(orders=0)

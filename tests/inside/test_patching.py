@@ -1,0 +1,143 @@
+"""What is put from one run into another has the effect that it should have."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.inside.patching import patched
+from regard.inside.sites import sites_of
+from regard.inside.subjects import caption, image
+from regard.inside.trace import trace
+
+
+def other_input(subject):
+    """The same model and length, another input."""
+    if subject.with_tokens is not None:
+        first, *rest = subject.tokens
+        changed = [first[0], *(11 if token == first[1] else token for token in first[1:])]
+        return subject.with_tokens([changed, *([row[0], *(token + 1 for token in row[1:])] for row in rest)])
+    height, width = (16, 16) if len(subject.stacks) == 2 and subject.stacks[0].name == "stage 1" else (8, 12)
+    pixels = torch.randn(1, height, width, generator=torch.Generator().manual_seed(8))
+    if subject.last.name == "decoder":
+        return caption(subject.model, pixels, [10, 11, 7], str)
+    return image(subject.model, pixels, list("abcde"))
+
+
+@pytest.fixture(scope="module")
+def pair(subject):
+    return trace(other_input(subject)), trace(subject)  # clean, corrupted
+
+
+def test_everything_at_a_layer_gives_one_and_nothing_gives_zero(pair):
+    clean, corrupted = pair
+    answer, tokens = -1, (3, 4)
+    d_clean, d_corrupted = (float(each.logits_AW[-1, 3] - each.logits_AW[-1, 4]) for each in pair)
+    embedded = {f"{stack.name}.embedding": ... for stack in corrupted.stacks if stack.name not in ("stage 2",)}
+    patches = [{f"{corrupted.last.name}.1": ...}, embedded, {}]
+    d_N = patched(corrupted, clean, patches, answer, tokens).tolist()
+    # What is copied comes from the text itself, which is not patched.
+    expected = [d_clean, d_clean, d_corrupted] if not _copies(corrupted) else [None, None, d_corrupted]
+    for got, value in zip(d_N, expected, strict=True):
+        assert value is None or got == pytest.approx(value, abs=1e-4)
+    assert abs(d_clean - d_corrupted) > 1e-3
+
+
+def _copies(traced):
+    return getattr(traced.subject.model, "copying", None) is not None
+
+
+@pytest.mark.parametrize("what", ["residual", "heads", "parts"])
+def test_effects_are_those_of_hooks_set_by_hand(pair, what):
+    clean, corrupted = pair
+    if what == "heads" and not any(part.heads for part in corrupted.parts()):
+        with pytest.raises(UsageError, match="no heads"):
+            corrupted.patch(clean, what, answer=-1, tokens=(3, 4))
+        return
+    effects = corrupted.patch(clean, what, answer=-1, tokens=(3, 4))
+    d_clean, d_corrupted = (float(each.logits_AW[-1, 3] - each.logits_AW[-1, 4]) for each in pair)
+    assert effects.notes["clean"] == pytest.approx(d_clean) and effects.notes["corrupted"] == pytest.approx(d_corrupted)
+    rows, columns = effects.values.shape
+    for row, column in {(0, 0), (rows - 1, 0), (rows // 2, 2), (rows - 1, columns - 1)}:
+        name = effects.labels[0][row]
+        size = (
+            int(sites_of(corrupted.subject)[name].heads)
+            if what == "heads"
+            else len(corrupted[name.split(".")[0]].stack.pieces)
+        )
+        if column >= size:
+            assert math.isnan(effects.values[row, column])
+            continue
+        logits_AW = _by_hand(clean, corrupted, name, column, heads=what == "heads")
+        expected = (float(logits_AW[-1, 3] - logits_AW[-1, 4]) - d_corrupted) / (d_clean - d_corrupted)
+        assert effects.values[row, column] == pytest.approx(expected, abs=2e-4)
+
+
+@torch.no_grad()
+def _by_hand(clean, corrupted, name, place, heads):
+    module = sites_of(clean.subject)[name]
+    module = module.to_out if heads else module
+    passed = []
+
+    def note(_, inputs, output):
+        passed.append(inputs[0] if heads else output)
+
+    def put(_, inputs, output):
+        if not heads:
+            output = output.clone()
+            output[:, place] = passed[0][:, place]
+            return output
+        width = module.in_features // sites_of(clean.subject)[name].heads
+        joined = inputs[0].clone()
+        joined[..., place * width : (place + 1) * width] = passed[0][..., place * width : (place + 1) * width]
+        return torch.nn.functional.linear(joined, module.weight, module.bias)
+
+    for hook, subject in ((note, clean.subject), (put, corrupted.subject)):
+        handle = module.register_forward_hook(hook)
+        logits_AW = subject.logits()[0]
+        handle.remove()
+    return logits_AW
+
+
+def test_the_difference_is_between_what_both_said(make):
+    corrupted = make("language")
+    clean = corrupted.with_tokens([[5, 9, 31, 9, 12, 8]])
+    said = [subject.answers[-1].token for subject in (clean, corrupted)]
+    assert said[0] != said[1]
+    effects = trace(corrupted).patch(trace(clean))
+    assert effects.notes["answer"] == 5 and effects.notes["tokens"] == [str(token) for token in said]
+    assert effects.values[0, 0] == 0, "the first word is the same"
+    assert not effects.values[1:, :2].any(), "nor is anything else before the word that differs"
+    torch.testing.assert_close(float(effects.values[-1, -1]), 1.0, atol=1e-5, rtol=0)
+
+
+def test_what_was_written_is_compared_where_it_first_differs(make):
+    corrupted = make("translator")
+    clean = corrupted.with_tokens([[5, 9, 31, 12, 2], [1, 9, 8, 14, 15]])
+    effects = trace(corrupted).patch(trace(clean))
+    assert effects.notes["answer"] == 2 and effects.notes["tokens"] == ["14", "7"]
+    assert effects.axes == ("layer", "position") and effects.labels[0][0] == "encoder.embedding"
+    assert np.isfinite(effects.values).all(), "both stacks have five positions"
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [([5, 9, 30], "not of the same length"), ([5, 9, 30, 9, 12, 7], "have the same answer")],
+)
+def test_inputs_that_cannot_be_compared_are_refused(make, ids, words):
+    subject = make("language")
+    with pytest.raises(UsageError, match=words):
+        trace(subject).patch(trace(subject.with_tokens([ids])))
+
+
+def test_two_models_are_refused_and_so_is_what_is_no_activation(make):
+    one, other = trace(make("language")), trace(make("language"))
+    with pytest.raises(UsageError, match="two models"):
+        one.patch(other)
+    again = trace(one.subject.with_tokens([[5, 9, 31, 9, 12, 8]]))
+    with pytest.raises(UsageError, match="cannot be patched"):
+        one.patch(again, "logits")
+    with pytest.raises(UsageError, match="nothing to restore"):
+        one.patch(trace(one.subject), tokens=(3, 4))

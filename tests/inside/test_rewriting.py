@@ -1,0 +1,74 @@
+"""What is written with something switched off."""
+
+import pytest
+import torch
+
+from regard.data.tokenizers import END, START
+from regard.errors import UsageError
+from regard.inside.ablation import Off
+from regard.inside.rewriting import written
+from regard.inside.trace import trace
+
+SENTENCE = "The old farmer helps the child."
+
+
+def greedy(model, source, count):
+    """The likeliest token each time, by plain passes of the model."""
+    source_1S = torch.tensor([source])
+    target = [START]
+    while len(target) <= count:
+        target_1T = torch.tensor([target])
+        inputs = [(x, torch.ones_like(x), torch.arange(x.shape[1])[None]) for x in (source_1S, target_1T)]
+        with torch.no_grad():
+            logits_W = model(*inputs[0], *inputs[1])[0, -1].clone()
+        logits_W[[0, START]] = -torch.inf
+        token = int(logits_W.argmax())
+        if token == END:
+            break
+        target.append(token)
+    return target[1:]
+
+
+@pytest.mark.parametrize("heads", [[1], [0, 1, 2, 3]])
+def test_a_translator_writes_as_one_without_those_heads_would(trained, heads):
+    subject, module = trained.subject(SENTENCE), trained.model.decoder[0].cross
+    assert module.heads == 4
+    own = written(subject, Off())
+    assert own == greedy(trained.model, subject.tokens[0], 64)
+    anew = written(subject, Off(heads=tuple(f"decoder.0.cross.{head}" for head in heads)), most=12)
+    before = module.to_out.weight.detach().clone()
+    try:
+        with torch.no_grad():
+            module.to_out.weight.unflatten(1, (4, -1))[:, heads] = 0
+        assert anew == greedy(trained.model, subject.tokens[0], 12)
+    finally:
+        with torch.no_grad():
+            module.to_out.weight.copy_(before)
+    assert len(heads) == 1 or anew != own
+
+
+def test_a_language_model_goes_on_after_its_text_as_far_as_it_can_read(make):
+    subject = make("language")
+    ids = list(subject.tokens[0])
+    for _ in range(5):
+        ids.append(int(subject.with_tokens([ids]).logits()[0, -1].argmax()))
+    assert written(subject, Off(), most=5) == ids[6:]
+    assert written(subject, Off(), most=5, longest=8) == ids[6:8]
+    assert written(subject, Off(parts=("layers.0.feedforward",)), most=5) != ids[6:]
+
+
+def test_a_position_that_is_off_stays_off_while_the_text_grows(make):
+    subject = make("translator")
+    last = ("decoder", 3)
+    tokens = written(subject, Off(positions=(last,)), most=6)
+    for step in range(len(tokens)):
+        now = subject.with_tokens([subject.tokens[0], [START, *tokens[:step]]])
+        off = Off(positions=(last,) if step >= 3 else ())
+        logits_W = trace(now).ablate(positions=off.positions).logits_AW[-1]
+        logits_W[list(subject.never)] = -torch.inf
+        assert int(logits_W.argmax()) == tokens[step]
+
+
+def test_a_class_is_not_written(make):
+    with pytest.raises(UsageError, match="written anew"):
+        written(make("text_classifier"), Off())

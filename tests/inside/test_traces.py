@@ -1,0 +1,135 @@
+"""What is shown of a model is what it computed."""
+
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.inside.trace import trace
+
+
+@pytest.fixture(scope="module")
+def traced(subject):
+    return trace(subject)
+
+
+def test_every_attention_written_out_gives_the_logits_of_the_fast_path(traced):
+    assert traced.difference < 1e-5
+    traced.subject.model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(traced.logits_AW, traced.subject.forward(1)[0], atol=1e-6, rtol=0)
+
+
+def test_dropout_is_off_while_one_looks_and_as_it_was_afterwards(subject):
+    subject.model.train()
+    first, second = subject.logits(), subject.logits(rows=2)
+    assert subject.model.training
+    torch.testing.assert_close(first.expand_as(second), second, atol=1e-5, rtol=0)
+
+
+def test_blocks_add_what_their_parts_wrote(traced):
+    for stack in traced.stacks:
+        for layer in stack.layers:
+            x_TD = layer.before_TD
+            for part in layer.parts:
+                read_TD = layer.norm_of(part)(x_TD) if layer.block.pre_norm else x_TD
+                torch.testing.assert_close(part.read_TD, read_TD, atol=1e-5, rtol=0)
+                x_TD = x_TD + part.wrote_TD
+                x_TD = x_TD if layer.block.pre_norm else layer.norm_of(part)(x_TD)
+            torch.testing.assert_close(layer.after_TD, x_TD, atol=1e-5, rtol=0)
+
+
+def test_heads_sum_to_what_their_part_wrote(traced):
+    for part in traced.parts():
+        if part.heads:
+            written_TD = part.heads_HTD().sum(0) + (0 if part.bias_D is None else part.bias_D)
+            torch.testing.assert_close(written_TD, part.wrote_TD, atol=1e-5, rtol=0)
+
+
+def test_attention_weights_are_probabilities_over_the_positions_looked_at(traced):
+    lengths = [len(stack.stack.pieces) for stack in traced.stacks]
+    for number, stack in enumerate(traced.stacks):
+        for part in (part for layer in stack.layers for part in layer.parts if part.looks):
+            weights_HTS = part.attention().weights_BHTS[0]
+            looked_at = lengths[number - 1] if part.across else lengths[number]
+            assert weights_HTS.shape[1:] == (lengths[number], looked_at)
+            rows = weights_HTS.sum(-1)
+            torch.testing.assert_close(rows, torch.ones_like(rows), atol=1e-5, rtol=0)
+
+
+def test_content_and_position_sum_to_what_the_first_block_reads(traced):
+    for stack in traced.stacks:
+        torch.testing.assert_close(stack.embedding.terms_XTD.sum(0), stack.layers[0].before_TD, atol=1e-5, rtol=0)
+
+
+def test_the_lens_at_the_last_layer_is_the_answer(traced):
+    lens = traced.lens()
+    assert lens.agreement.values[-1] == 100
+    assert abs(lens.kl.values[-1]).max() < 1e-6
+    assert abs(lens.kl.values[0]).max() > 1e-3, "after the embedding alone it says something else"
+    said_A = torch.tensor([answer.token for answer in traced.subject.answers])
+    p_A = traced.p_AW.gather(1, said_A[:, None])[:, 0]
+    torch.testing.assert_close(torch.from_numpy(lens.answer.values[-1]), p_A, atol=1e-5, rtol=0)
+
+
+def test_contributions_sum_to_the_logit(traced):
+    plain = traced.subject.readout
+    with torch.no_grad():
+        x_TD = traced.last.layers[-1].after_TD
+        logits_AW = plain.head(_before_finish(plain, x_TD))
+    cap = getattr(plain.head, "cap", 0.0)
+    for answer in range(len(traced.subject.answers)):
+        for token in (None, 3):
+            parts = traced.contributions(answer, token)
+            expected = float(logits_AW[answer, traced.subject.answers[answer].token if token is None else token])
+            assert float(parts.values.sum()) == pytest.approx(expected, abs=1e-4)
+            assert parts.notes["error"] < 1e-4
+    assert not cap or abs(expected) <= cap
+
+
+def _before_finish(readout, x_TD):
+    h = readout.pooled(readout.norm(x_TD[None]))
+    for step in readout.steps:
+        h = step(h)
+    return h[0]
+
+
+def test_a_trace_is_told_in_a_line(traced):
+    line = repr(traced)
+    assert "\n" not in line and len(line) < 400
+    assert traced.subject.answers[-1].label in line and f"difference {traced.difference:.1e}" in line
+    for stack in traced.stacks:
+        assert f"{stack.name}: {len(stack.layers)} layers, {len(stack.stack.pieces)} positions" in line
+        assert len(repr(stack)) < 80 and len(repr(stack.layers[0])) < 80
+    assert all(part.name in repr(part) and len(repr(part)) < 80 for part in traced.parts())
+
+
+def test_what_cannot_be_asked_for_is_told_in_three_lines(make):
+    traced = trace(make("translator"))
+    wrong = [
+        lambda: traced.contributions(answer=99),
+        lambda: traced.contributions(answer="der"),
+        lambda: traced.contributions(token=40),
+        lambda: traced.contributions(token="alte"),
+        lambda: traced.attribute(answer=5),
+        lambda: traced.attribute(token=-1),
+        lambda: traced.attribute(steps=0),
+        lambda: traced.patch(from_="x"),
+        lambda: traced.ablate(heads="encoder.0.mixer.9"),
+    ]
+    for ask in wrong:
+        with pytest.raises(UsageError) as refused:
+            ask()
+        assert len(str(refused.value).splitlines()) == 3
+
+
+def test_tokens_and_heads_may_be_named(make):
+    traced = trace(make("translator"))
+    assert traced.contributions(token="17").notes["logit"] == float(traced.logits_AW[-1, 17])
+    one, same = (traced.ablate(heads=heads).logits_AW for heads in ("encoder.0.mixer.3", ["encoder.0.mixer.3"]))
+    assert torch.equal(one, same) and not torch.equal(one, traced.logits_AW)
+
+
+def test_a_trace_needs_an_input(language):
+    for given in ((), (5,), ("one", "two", "three", "four"), (["a"],)):
+        with pytest.raises(UsageError, match=r"Use run\.trace\(text\)"):
+            language.trace(*given)
