@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.data.batch import Batch
 from regard.layers.head import Head
 from regard.training import head_loss as module
-from regard.training.head_loss import _Loss, head_loss
+from regard.training.head_loss import _Loss, head_loss, logits_loss
 from regard.training.loss import training_loss
 
 WORDS, WIDTH = 11, 4
@@ -73,6 +73,19 @@ def test_few_logits_on_a_cpu_are_computed_whole(smoothing, cap, consistency, mon
     whole = training_loss(lambda _: head(hidden), batch, smoothing, consistency)
     found = head_loss(lambda _: hidden, head, batch, smoothing, consistency)
     assert all(map(torch.equal, found_by(found, head, hidden), found_by(whole, head, hidden)))
+
+
+@losses
+def test_logits_that_come_from_elsewhere_have_the_same_loss_and_gradient(smoothing, cap, consistency):
+    head, hidden, batch = example(consistency)
+
+    def logits_of(_: Batch) -> torch.Tensor:
+        return head(hidden).sin()
+
+    whole = training_loss(logits_of, batch, smoothing, consistency)
+    found = logits_loss(logits_of, batch, smoothing, consistency)
+    for mine, wanted in zip(found_by(found, head, hidden), found_by(whole, head, hidden), strict=True):
+        torch.testing.assert_close(mine, wanted.double(), atol=1e-6, rtol=1e-6)
 
 
 def test_gradients_in_float64_are_exact_to_its_precision():

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import regard
 from regard.data.batch import DataState
-from regard.errors import Interrupted, RegardError
+from regard.errors import Diverged, Interrupted
 from regard.hardware import Hardware, seed_everything
 from regard.recipes.writing import to_toml
 from regard.run import read_recipe
@@ -87,7 +87,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change(tiny_recipe, 
     with torch.no_grad():
         one.model.encoder_norm.weight.fill_(float("inf"))
     before = {name: tensor.clone() for name, tensor in weights_of(one.model).items()}
-    with pytest.raises(RegardError, match="weights were not touched"):
+    with pytest.raises(Diverged, match="weights were not touched"):
         one._update(1, batch)
     for name, tensor in weights_of(one.model).items():
         assert torch.equal(tensor, before[name])
@@ -134,14 +134,16 @@ def test_curves_are_drawn_now_and_then_and_at_the_end(tiny_recipe, tmp_path, mon
     assert picture.exists()
 
 
-def test_the_best_checkpoint_becomes_the_model(tiny_recipe, tmp_path):
-    few = [*QUICK, "training.steps=12", "training.validate_every=3", "training.save_every=3"]
+@pytest.mark.parametrize(("decay", "weights"), [(0.0, "model"), (0.5, "average")])
+def test_the_best_checkpoint_becomes_the_model(tiny_recipe, tmp_path, decay, weights):
+    """Of a moving average, the one that was validated then."""
+    few = [*QUICK, "training.steps=12", "training.validate_every=3", "training.save_every=3", f"training.ema={decay}"]
     run = regard.train(str(tiny_recipe), *few, "training.learning_rate=3.0", out=tmp_path / "run")
     losses = {record["step"]: record["valid_loss"] for record in records(run) if "valid_loss" in record}
     best = min(losses, key=losses.get)
     assert best < 12  # at this rate it gets worse
     assert (run / "checkpoints" / "best").resolve().name == f"step-{best}"
-    assert (run / "model.safetensors").read_bytes() == (run / "checkpoints/best/model.safetensors").read_bytes()
+    assert (run / "model.safetensors").read_bytes() == (run / f"checkpoints/best/{weights}.safetensors").read_bytes()
 
 
 def test_the_moving_average_is_the_formula(tiny_recipe, tmp_path):
@@ -190,7 +192,7 @@ def test_weights_that_are_no_numbers_do_not_become_a_model(tiny_recipe, tmp_path
     with torch.no_grad():
         next(one.model.parameters()).fill_(float("nan"))
     one.progress.best_step = one.progress.step
-    with pytest.raises(RegardError, match="not finite"):
+    with pytest.raises(Diverged, match="not finite"):
         one.finish()
     assert not one.folder.model.exists()
 

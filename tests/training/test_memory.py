@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import regard
+from imports import count_frozen
 from regard import console, registry
 from regard.data.batch import DataState
 from regard.hardware import Hardware, free_memory, only_new_garbage, seed_everything
@@ -171,7 +172,8 @@ class Circle:
 
 
 @pytest.fixture
-def nothing_is_frozen() -> Iterator[None]:
+def nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(gc, "get_freeze_count", count_frozen)
     gc.unfreeze()
     yield
     gc.freeze()  # as the tests have it

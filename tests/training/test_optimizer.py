@@ -8,7 +8,7 @@ from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
 from regard.models.vision import VisionTransformer
 from regard.settings import CausalModel, ImageModel, PartSettings, TrainingSettings, TranslationModel
-from regard.training.muon import Muon
+from regard.training.muon import Muon, all_orthogonal, orthogonalise
 from regard.training.optimizer import Method, Optimizer, Weights
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "feedforward": 32, "dropout": 0.0, "norm": "pre"}
@@ -210,3 +210,11 @@ def test_gradients_are_scaled_down_to_the_norm_and_never_up(clip_norm, factor):
     assert optimizer.gradient_norm().item() == pytest.approx(5.0)
     found = [*model.weight.grad.flatten().tolist(), *model.bias.grad.tolist()]
     assert found == pytest.approx([3 * factor, 0.0, 4 * factor], rel=1e-4)
+
+
+def test_matrices_of_several_shapes_are_made_orthogonal_as_one():
+    torch.manual_seed(1)
+    updates = [torch.randn(count, *shape) for count, shape in ((2, (8, 24)), (1, (8, 8)), (3, (16, 8)))]
+    found = all_orthogonal(updates, (3.4445, -4.7750, 2.0315), 5)
+    for update, one in zip(updates, found, strict=True):
+        torch.testing.assert_close(one, orthogonalise(update, (3.4445, -4.7750, 2.0315), 5), atol=1e-4, rtol=1e-4)

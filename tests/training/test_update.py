@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -26,6 +27,8 @@ from regard.training.graph import Backward
 from regard.training.loop import Trainer
 from regard.training.loss import cross_entropy
 from regard.training.optimizer import Optimizer
+from regard.training.pieces import add_pieces
+from regard.training.processes import ALONE
 from regard.training.update import Outcome, Update
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -68,7 +71,10 @@ class Setup:
         self.optimizer = Optimizer(self.model, settings)
         self.average = MovingAverage(self.model, 0.75)
         self.backward = Backward(self.model, self.loss, hardware)
-        self.update = Update(self.backward, self.optimizer, self.average) if guarded else None
+        self.update = Update(self.backward, self.optimizer, self.average, self.in_pieces) if guarded else None
+
+    def in_pieces(self, pieces: list[Rows], targets: int, seed: Callable[[int], None]) -> torch.Tensor:
+        return add_pieces(pieces, targets, self.backward, self.optimizer, seed, ALONE, "exact")[0]
 
     def loss(self, batch: Rows) -> torch.Tensor:
         return cross_entropy(self.model(batch.tokens[:, :-1]), batch.tokens[:, 1:]) * batch.factor

@@ -21,6 +21,7 @@ from regard import console
 from regard.hardware import Hardware
 from regard.layers.attention_kernel import cudnn_attention
 from regard.layers.block import Block
+from regard.models.stack import eight_bits
 from regard.training.replayed import CAPTURE, WARM_UP
 
 COMPILED: type[nn.Module] = Block  # Trunk: all blocks as one, which takes that many times longer to compile
@@ -29,15 +30,17 @@ COMPILED: type[nn.Module] = Block  # Trunk: all blocks as one, which takes that 
 class Backward:
     """`backward(batch, targets)` adds the gradient of loss / targets to every parameter; returns that loss."""
 
-    def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor], hardware: Hardware):
+    def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor], hardware: Hardware, captured: bool = True):
+        """`captured`: on a GPU, as a graph; that takes a loss which never waits for the device."""
+        self.captured = captured and hardware.device.type == "cuda"
         self.model, self.loss, self.hardware = model, loss, hardware
         self.compiled, self.cudnn = hardware.compile, hardware.cudnn_attention
         self.scale, self.result = torch.zeros(2, device=hardware.device).unbind()
         self.graphs = Graphs(self._compute, self._same_gradients, hardware.device)
 
     def __call__(self, batch: Any, targets: int) -> Tensor:
-        if self.hardware.device.type != "cuda":
-            return self.compute(batch, torch.tensor(1 / targets))
+        if not self.captured:
+            return self.compute(batch.to(self.hardware.device), torch.tensor(1 / targets))
         self.scale.fill_(1 / targets)
         self.graphs(batch)
         return self.result.clone()
@@ -45,7 +48,7 @@ class Backward:
     def compute(self, batch: Any, scale: Tensor) -> Tensor:
         try:
             compiled = _compiled_blocks(self.model) if self.compiled else nullcontext()
-            with self.hardware.autocast(), cudnn_attention(self.cudnn), compiled:
+            with self.hardware.autocast(), eight_bits(self.hardware.eight_bits), cudnn_attention(self.cudnn), compiled:
                 loss = self.loss(batch) * scale
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):

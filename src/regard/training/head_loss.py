@@ -53,6 +53,16 @@ def head_loss(
     return loss
 
 
+def logits_loss(
+    logits_of: Callable[[AnyBatch], Tensor], batch: AnyBatch, smoothing: float, consistency: float
+) -> Tensor:
+    """`training_loss` of logits that do not come from a head alone: all are in memory, but nothing beside them is."""
+    logits = logits_of(batch.twice() if consistency else batch)
+    z_PNW = logits.reshape(2 if consistency else 1, -1, logits.shape[-1])
+    loss: Tensor = _LogitsLoss.apply(z_PNW, batch.labels.flatten(), _Loss(batch.nothing, smoothing, 0.0, consistency))
+    return loss
+
+
 @dataclass(frozen=True)
 class _Loss:
     """Which loss, of rows of logits."""
@@ -106,6 +116,20 @@ class _Loss:
         else:
             g_PCW.index_fill_(1, ignored_C.nonzero()[:, 0], 0)  # only these rows are touched
         return loss, g_PCW
+
+
+class _LogitsLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z_PNW: Tensor, labels_N: Tensor, loss: _Loss) -> Tensor:
+        copy_PNW = z_PNW.detach().clone(memory_format=torch.contiguous_format)
+        total, g_PNW = loss.of(copy_PNW, labels_N, z_PNW.shape[-1])
+        ctx.save_for_backward(g_PNW)
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.saved_tensors[0] * gradient, None, None
 
 
 class _HeadLoss(torch.autograd.Function):

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from queue import Full, Queue
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from regard import console
 from regard.data.batch import Batch, DataState
-from regard.errors import Interrupted, RegardError, UsageError
+from regard.errors import Diverged, Interrupted, RegardError, UsageError
 from regard.files import flush
 from regard.hardware import (
     Hardware,
@@ -58,6 +58,8 @@ from regard.training.folder import RunFolder
 from regard.training.graph import Backward
 from regard.training.memory import available, predict, shown
 from regard.training.optimizer import Optimizer
+from regard.training.pieces import add_pieces, held
+from regard.training.processes import ALONE, Processes
 from regard.training.schedule import learning_rate
 from regard.training.tensors import save_tensors
 from regard.training.update import Outcome, Update
@@ -143,8 +145,8 @@ class Begun:
 
 
 class Trainer:
-    def __init__(self, task: Trainable):
-        self.task, self.folder, self.hardware = task, task.folder, task.hardware
+    def __init__(self, task: Trainable, processes: Processes = ALONE):
+        self.task, self.folder, self.hardware, self.processes = task, task.folder, task.hardware, processes
         self.settings, self.seed, self.width = task.settings.training, task.settings.seed, task.settings.width
         self.checkpoints = Checkpoints(
             self.folder.checkpoints,
@@ -160,7 +162,8 @@ class Trainer:
         self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.progress = Progress()
         self.estimate = Estimate(task.settings, self.hardware.name, self.hardware.device.type == "cuda")
-        self.stop_asked = False
+        self.stop_asked = False  # of this process
+        self.all_asked = False  # of any process, as all know since the last update
         self.drawn, self.pictures = time.perf_counter(), Beside()
         self.under_way: deque[Begun] = deque()
         self.memory: dict[str, int] = {}  # in bytes: predicted, and the peak of the steps before the first validation
@@ -168,10 +171,10 @@ class Trainer:
 
     def _begin_updates(self) -> None:
         """What computes updates, with nothing captured yet."""
-        self.backward = Backward(self.model, self.task.loss, self.hardware)
+        self.backward = Backward(self.model, self.task.loss, self.hardware, self.captured)
         self.unwaited: Update | None = None
         if self._can_run_ahead:
-            self.unwaited = Update(self.backward, self.optimizer, self.average)
+            self.unwaited = Update(self.backward, self.optimizer, self.average, self._in_pieces)
 
     # ------------------------------------------------------------ the loop
 
@@ -206,7 +209,7 @@ class Trainer:
                     self.estimate.add(step, self._note(self.under_way.popleft(), show), 0.0)
                 for line in self.estimate.news(step):
                     console.say(line)
-                if self.stop_asked:
+                if self.all_asked if self.processes.count > 1 else self.stop_asked:
                     self._catch_up(show)
                     self._save()
                     self._draw()
@@ -215,27 +218,26 @@ class Trainer:
         return self.progress
 
     def final_weights(self) -> dict[str, Tensor]:
-        """The model that the run is for: averaged where the settings say so, else the best."""
-        settings = self.settings
-        if self.average:
-            return self.average.weights
-        if settings.average_checkpoints:
+        """The model that the run is for: the mean of the last, where the settings say so, else the best."""
+        if self.settings.average_checkpoints:
             # The regular ones and the last: the same, however often the run was stopped in between.
             chosen = {*self.checkpoints.regular_steps(), self.progress.step} & set(self.checkpoints.steps())
-            steps = self.checkpoints.whole(sorted(chosen))
-            return self.checkpoints.mean(steps[-settings.average_checkpoints :]) if steps else weights_of(self.model)
+            steps = self.checkpoints.whole(sorted(chosen))[-self.settings.average_checkpoints :]
+            return self.checkpoints.mean(steps) if steps else weights_of(self.model)
         best = self.progress.best_step
         if best not in (0, self.progress.step):
             if best in self.checkpoints.steps() and self.checkpoints.is_whole(best):
-                return self.checkpoints.load(best).weights
+                checkpoint = self.checkpoints.load(best)
+                return checkpoint.average if self.average else checkpoint.weights
             console.warn(f"The best step, {best:,}, has no checkpoint: the final model is that of the last step.")
-        return weights_of(self.model)
+        # What was validated: the moving average, where there is one.
+        return self.average.weights if self.average else weights_of(self.model)
 
     def finish(self) -> None:
         """Write the final weights, and put them into the model. The last picture may still be under way."""
         weights = {name: tensor.cpu() for name, tensor in self.final_weights().items()}
         if bad := not_finite(weights):
-            raise RegardError(
+            raise Diverged(
                 "The final model cannot be used: its weights are not finite numbers.",
                 f"{bad} holds infinity or NaN after step {self.progress.step:,}.",
                 "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0, and train again.",
@@ -257,7 +259,12 @@ class Trainer:
     @property
     def _can_run_ahead(self) -> bool:
         """Whether updates can be left to themselves: on a GPU, with an optimizer that can be captured and guarded."""
-        return self.optimizer.captured and self.optimizer.can_be_guarded
+        return self.captured and self.optimizer.captured and self.optimizer.can_be_guarded
+
+    @property
+    def captured(self) -> bool:
+        """Whether the task's loss can be recorded as a graph; a plug-in need not say."""
+        return getattr(self.task, "captured", True)
 
     def _update_that_fits(self, step: int, batch: Batch, show: console.Show) -> Outcome:
         """The same update in more and smaller pieces if memory runs out: the loss is a sum, any split of it will do."""
@@ -267,7 +274,7 @@ class Trainer:
                 return self._update(step, batch)
             except (MemoryError, RuntimeError) as error:
                 pieces = more_pieces(self.task.settings, len(batch.labels))
-                if not out_of_memory(error) or self.optimizer.moved or not pieces:
+                if not out_of_memory(error) or self.optimizer.moved or not pieces or self.processes.count > 1:
                     raise
             # Here, not in `except`: what was computed so far is held until that is left.
             self._catch_up(show)
@@ -278,20 +285,23 @@ class Trainer:
     def _foresee(self, batch: Batch) -> None:
         """Say how much memory the training will take; where that is more than there is, take less at a time."""
         rows, device = len(batch.labels), self.hardware.device
+        weights = sum(weight.nbytes for weight in self.optimizer.parameters.values())
+        sums = weights * held(self.settings.pieces, self.processes, self.settings.reduce)
         prediction = predict(
             self.model,
             self.task.loss,
             self.hardware,
             batch,
             math.ceil(rows / self.settings.pieces),
-            self.optimizer.still_to_remember(),
+            self.optimizer.still_to_remember() + sums,
             gradients_stay=self.unwaited is None or self.settings.pieces > 1,
         )
         if prediction is None:
             return
         free = available(device)
         # Compiled blocks may fit all the same.
-        while prediction.growth(math.ceil(rows / self.settings.pieces)) > free and not self.hardware.compile:
+        alone = self.processes.count == 1  # several would have to agree on it
+        while alone and prediction.growth(math.ceil(rows / self.settings.pieces)) > free and not self.hardware.compile:
             if not (pieces := more_pieces(self.task.settings, rows)):
                 break
             self._split(pieces, "A step does not fit into the memory that is free. It is computed")
@@ -321,17 +331,31 @@ class Trainer:
             return self.unwaited(
                 pieces, batch.targets, rate, share, lambda index: seed_everything(self.seed, step, index)
             )
-        total = torch.zeros((), device=self.hardware.device)
-        for index, piece in enumerate(pieces):
-            seed_everything(self.seed, step, index)
+        if len(pieces) == 1:
+            seed_everything(self.seed, step, 0)
+            total = self.backward(batch, batch.targets)
+        else:
             # Divided by the targets of the whole batch, so that any split gives the same gradient.
-            total += self.backward(piece, batch.targets)
+            total = self._in_pieces(pieces, batch.targets, lambda index: seed_everything(self.seed, step, index))
         outcome = Outcome(torch.stack([total, self.optimizer.gradient_norm()]))
         self._must_be_finite(step, *outcome.read())
         self.optimizer.step(rate)
         if self.average:
             self.average.update(self.model, share)
         return outcome
+
+    def _in_pieces(self, pieces: list[Batch], targets: int, seed: Callable[[int], None]) -> Tensor:
+        loss, self.all_asked = add_pieces(
+            pieces,
+            targets,
+            self.backward,
+            self.optimizer,
+            seed,
+            self.processes,
+            self.settings.reduce,
+            self.stop_asked,
+        )
+        return loss
 
     def _note(self, begun: Begun, show: console.Show) -> float:
         """Read the loss of a step, show and log it; the seconds since the one before."""
@@ -377,9 +401,12 @@ class Trainer:
 
     def _validate(self, step: int) -> None:
         """Measure on held-out data, and note whether it is the best so far."""
-        with self._averaged():
-            self.model.eval()
-            metrics = self.task.validate(step)
+        metrics: dict[str, float] = {}
+        if self.processes.first:
+            with self._averaged():
+                self.model.eval()
+                metrics = self.task.validate(step)
+        metrics = self.processes.tell(metrics)
         record = {f"valid_{name}": value for name, value in metrics.items()}
         self.folder.append_metrics({"step": step} | record | {"seconds": round(self.progress.seconds, 3)})
         if time.perf_counter() - self.drawn > DRAW_EVERY:
@@ -398,6 +425,8 @@ class Trainer:
             self.progress.best, self.progress.best_step, self.progress.validations_since_best = score, step, 0
 
     def _draw(self) -> None:
+        if not self.processes.first:
+            return
         self.pictures.start(self.task.draw)
         self.drawn = time.perf_counter()
 
@@ -426,6 +455,8 @@ class Trainer:
     # ------------------------------------------------------------ saving and resuming
 
     def _save(self) -> None:
+        if not self.processes.first:
+            return
         checkpoint = Checkpoint(
             weights=weights_of(self.model),
             optimizer=self.optimizer.tensors(),
@@ -497,7 +528,7 @@ class Trainer:
             return
         kept = self.checkpoints.steps()
         rate = learning_rate(step, self.settings, self.width)
-        raise RegardError(
+        raise Diverged(
             f"Training stopped at step {step:,}: the loss is {loss} and the gradient's norm {norm}.",
             f"The learning rate was {rate:.2e}. The weights were not touched by this step.",
             "Lower training.learning_rate, raise training.warmup, or set training.clip_norm=1.0; "
@@ -516,10 +547,11 @@ def _stop_on_signal(trainer: Trainer) -> Iterator[None]:
     """Ctrl-C, SIGTERM and a closed terminal ask the loop to save and stop after the step it is in."""
 
     def ask(number: int, frame: Any) -> None:
-        if trainer.stop_asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if trainer.stop_asked and number == signal.SIGINT and trainer.processes.count == 1:
+            raise KeyboardInterrupt  # among several, the launcher passes on what the terminal has already sent
+        if not trainer.stop_asked:
+            console.say("Stopping after this step …")
         trainer.stop_asked = True
-        console.say("Stopping after this step …")
 
     if threading.current_thread() is not threading.main_thread():
         yield

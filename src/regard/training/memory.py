@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch
 from regard.hardware import Hardware, free_memory, only_new_garbage, out_of_memory
+from regard.models.stack import eight_bits
 from regard.process_memory import available_memory, growth_during, resident_memory
 
 GAPS = 1.15  # by which malloc's gaps grow after the first pass: 1.0 to 1.3 (benchmarks/memory_prediction.py)
@@ -122,7 +123,7 @@ def _peak(
     """
 
     def run() -> None:
-        with hardware.autocast():
+        with hardware.autocast(), eight_bits(hardware.eight_bits):
             total = loss(batch.to(hardware.device))
         total.backward()  # type: ignore[no-untyped-call]
 

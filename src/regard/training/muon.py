@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+FILLED = 1 << 23  # numbers, at most, of matrices of several shapes that are filled up to one
+
 
 class Muon(torch.optim.Muon):
     """For matrices only. `lr`, `momentum`, `weight_decay`, `ns_steps` … as in torch's own.
@@ -31,14 +33,10 @@ class Muon(torch.optim.Muon):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            of_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    of_shape[weight.shape].append(weight)
-            for shape, weights in of_shape.items():
-                self._update(shape, weights, group)
+            for weights in together([weight for weight in group["params"] if weight.grad is not None]):
+                self._update(weights, group)
 
-    def _update(self, shape: torch.Size, weights: list[Tensor], group: dict[str, Any]) -> None:
+    def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         for weight in weights:
             if "momentum_buffer" not in self.state[weight]:
@@ -47,16 +45,70 @@ class Muon(torch.optim.Muon):
         learning_rate = group["lr"]
         if self.found_inf is not None:
             # A gradient equal to the momentum leaves it as it is; and a step of length 0, the weights.
-            chosen = torch.where(self.found_inf.bool(), torch.stack(momenta), torch.stack(gradients))
-            gradients = list(chosen.unbind())
+            chosen = torch.where(self.found_inf.bool(), _end_to_end(momenta), _end_to_end(gradients))
+            parts = chosen.split([weight.numel() for weight in weights])
+            gradients = [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
             learning_rate = learning_rate * (1 - self.found_inf)
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         updates = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
-        orthogonal_MRC = orthogonalise(torch.stack(list(updates)), group["ns_coefficients"], group["ns_steps"])
+        of_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)  # in the order of the weights
+        for update in updates:
+            of_shape[update.shape].append(update)
+        stacks = [torch.stack(same) for same in of_shape.values()]
+        orthogonal = all_orthogonal(stacks, group["ns_coefficients"], group["ns_steps"])
         # The rate may be a number or, for a captured graph, a tensor: so it is multiplied, not given as `alpha`.
         torch._foreach_mul_(weights, 1 - learning_rate * group["weight_decay"])
-        rate = learning_rate * math.sqrt(max(1, shape[0] / shape[1]))
-        torch._foreach_sub_(weights, list((orthogonal_MRC.to(weights[0].dtype) * rate).unbind()))
+        steps: list[Tensor] = []
+        for shape, found_MRC in zip(of_shape, orthogonal, strict=True):
+            rate = learning_rate * math.sqrt(max(1, shape[0] / shape[1]))
+            whole_MRC = found_MRC.to(weights[0].dtype, memory_format=torch.contiguous_format)
+            steps += (whole_MRC * rate).unbind()
+        torch._foreach_sub_(weights, steps)
+
+
+def together(weights: list[Tensor]) -> list[list[Tensor]]:
+    """The matrices that are worked on as one, those of a shape next to each other.
+
+    On a GPU also matrices of several shapes, where they are small and their shorter sides are as long: what is filled
+    up with zeros to the longest takes less time than starting the kernels of each shape.
+    """
+    of_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+    for weight in weights:
+        of_shape[weight.shape].append(weight)
+    of_side: dict[int, list[list[Tensor]]] = defaultdict(list)
+    for shape, same in of_shape.items():
+        of_side[min(shape)].append(same)
+    lists = []
+    for side, shapes in of_side.items():
+        filled = side * max(max(same[0].shape) for same in shapes) * sum(map(len, shapes))
+        if shapes[0][0].is_cuda and filled <= FILLED:
+            shapes = [[weight for same in shapes for weight in same]]
+        lists += shapes
+    return lists
+
+
+def all_orthogonal(updates: list[Tensor], coefficients: tuple[float, float, float], steps: int) -> list[Tensor]:
+    """`orthogonalise` for several shapes, whose shorter sides are as long, as one. Zeros stay zeros in it."""
+    if len(updates) == 1:
+        return [orthogonalise(updates[0], coefficients, steps)]
+    wide = [update_MRC.mT if update_MRC.shape[1] > update_MRC.shape[2] else update_MRC for update_MRC in updates]
+    # Half precision is what it is computed in on a GPU.
+    kind = torch.bfloat16 if updates[0].is_cuda else updates[0].dtype
+    counts, longest = [len(x_MRC) for x_MRC in wide], max(x_MRC.shape[2] for x_MRC in wide)
+    filled_MRC = wide[0].new_zeros(sum(counts), wide[0].shape[1], longest, dtype=kind)
+    for place_MRC, x_MRC in zip(filled_MRC.split(counts), wide, strict=True):
+        place_MRC[:, :, : x_MRC.shape[2]].copy_(x_MRC)
+    found = [
+        found_MRC[:, :, : x_MRC.shape[2]]
+        for found_MRC, x_MRC in zip(orthogonalise(filled_MRC, coefficients, steps).split(counts), wide, strict=True)
+    ]
+    return [
+        x_MRC if x_MRC.shape == update_MRC.shape else x_MRC.mT for x_MRC, update_MRC in zip(found, updates, strict=True)
+    ]
+
+
+def _end_to_end(matrices: list[Tensor]) -> Tensor:
+    return torch.cat([matrix.flatten() for matrix in matrices])
 
 
 def orthogonalise(update_MRC: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:

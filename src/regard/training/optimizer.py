@@ -182,6 +182,29 @@ class Optimizer:
         for weight in self.parameters.values():
             weight.grad = None
 
+    def take_gradients(self, captured: bool) -> tuple[list[Tensor], list[bool]]:
+        """The gradient of every weight, zero where there is none, and which there are; afterwards they are gone.
+
+        `captured`: a graph adds to them, so they stay where they are, as zeros.
+        """
+        weights = list(self.parameters.values())
+        there = [weight.grad is not None for weight in weights]
+        taken = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+        if captured:
+            taken = [gradient.clone() for gradient in taken]
+            self.zero_gradients()
+        else:
+            self.forget_gradients()
+        return taken, there
+
+    def put_gradients(self, gradients: list[Tensor], there: list[bool]) -> None:
+        """Back into the weights, after they were added to others."""
+        for weight, gradient, known in zip(self.parameters.values(), gradients, there, strict=True):
+            if weight.grad is not None:
+                weight.grad.copy_(gradient)
+            elif known:
+                weight.grad = gradient
+
     def _update(self) -> None:
         self.apply()
         self.zero_gradients()

@@ -42,8 +42,16 @@ class Outcome:
 class Update:
     """`update(pieces, targets, rate, share, seed)` begins an update; it needs an optimizer that is `guarded`."""
 
-    def __init__(self, backward: Backward, optimizer: Optimizer, average: MovingAverage | None):
+    def __init__(
+        self,
+        backward: Backward,
+        optimizer: Optimizer,
+        average: MovingAverage | None,
+        in_pieces: Callable[[list[Any], int, Callable[[int], None]], Tensor],
+    ):
+        """`in_pieces` adds up the gradient of several micro-batches, and returns their loss."""
         self.backward, self.optimizer, self.average = backward, optimizer, average
+        self.in_pieces = in_pieces
         self.device = backward.hardware.device
         self.on_gpu = self.device.type == "cuda"
         # What changes from step to step, copied there as one: 1 / targets, the average's share, and the rates.
@@ -68,15 +76,9 @@ class Update:
             seed(0)
             self.whole(pieces[0])
         else:
-            self._in_pieces(pieces, targets, seed)
+            self.loss.copy_(self.in_pieces(pieces, targets, seed))
+            self.from_gradients()
         return self._sent()
-
-    def _in_pieces(self, pieces: list[Any], targets: int, seed: Callable[[int], None]) -> None:
-        self.loss.zero_()
-        for index, piece in enumerate(pieces):
-            seed(index)
-            self.loss += self.backward(piece, targets)
-        self.from_gradients()
 
     def _whole(self, batch: Any) -> None:
         # Written anew at every step, gradients need neither be set to zero nor added to.

@@ -1,0 +1,199 @@
+"""Several processes, one training: who this one is among them, and what they tell each other.
+
+Every process runs the same program on the same batches, and takes its share of each batch's micro-batches. What they
+exchange is numbers, never objects: gradients, a few values as JSON. torchrun, or whatever else starts them, says who
+they are by the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT.
+
+The first process is the one that speaks and writes; the others look at a copy of the run folder that nobody sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from regard.errors import RegardError, UsageError
+from regard.startup import end_with_parent
+from regard.training.tree import is_power_of_two, tree_sum
+
+Reduce = Literal["exact", "fast"]
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Processes:
+    rank: int = 0
+    count: int = 1
+    device: torch.device = CPU
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def share(self, pieces: int) -> range:
+        """Which micro-batches of an update are this process's."""
+        each = pieces // self.count
+        return range(self.rank * each, (self.rank + 1) * each)
+
+    # ------------------------------------------------------------ sums
+
+    def add(self, tensors: list[Tensor], reduce: Reduce) -> list[Tensor]:
+        """The sum over all processes of each tensor, the same on all of them."""
+        if self.count == 1:
+            return tensors
+        flat_X = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with self._lost():
+            if reduce == "fast":
+                dist.all_reduce(flat_X)
+            else:
+                flat_X = self._tree(flat_X)
+        parts = flat_X.split([tensor.numel() for tensor in tensors])
+        return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+    def _tree(self, flat_X: Tensor) -> Tensor:
+        """Each process adds its part of the numbers, in the order of the tree, and all get the parts of all.
+
+        So the order of the additions is ours, not that of the library's algorithm.
+        """
+        size = flat_X.numel()
+        mine_PX = torch.nn.functional.pad(flat_X, (0, -size % self.count)).view(self.count, -1)
+        theirs_PX = torch.empty_like(mine_PX)
+        dist.all_to_all_single(theirs_PX, mine_PX)
+        dist.all_gather(list(mine_PX.unbind()), tree_sum(theirs_PX))
+        return mine_PX.view(-1)[:size]
+
+    # ------------------------------------------------------------ words
+
+    def tell(self, content: Any = None) -> Any:
+        """What the first process says, as JSON, on all of them."""
+        if self.count == 1:
+            return content
+        raw = json.dumps(content).encode()
+        length = torch.tensor([len(raw)], device=self.device)
+        with self._lost():
+            dist.broadcast(length, 0)
+            text = torch.empty(int(length), dtype=torch.uint8, device=self.device)
+            if self.first:
+                text.copy_(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
+            dist.broadcast(text, 0)
+        return json.loads(bytes(text.tolist()))
+
+    def wait(self) -> None:
+        """Until all are here."""
+        self.tell(None)
+
+    def must_agree(self, what: dict[str, Any]) -> None:
+        """An error on all if a value of one process is not that of the first."""
+        if self.count == 1:
+            return
+        digests = [list(hashlib.sha256(json.dumps(value, default=str).encode()).digest()) for value in what.values()]
+        own_KB = torch.tensor(digests, dtype=torch.uint8, device=self.device)
+        all_PKB = own_KB.new_empty(self.count, *own_KB.shape)
+        with self._lost():
+            dist.all_gather(list(all_PKB.unbind()), own_KB)
+        for key, same in zip(what, (all_PKB == all_PKB[0]).all(2).all(0).tolist(), strict=True):
+            if not same:
+                raise UsageError(
+                    f"The processes of this training do not agree on {key}.",
+                    f"The first has {str(what[key])[:200]}; another has something else.",
+                    "Start all of them with the same version, recipe, settings and run folder.",
+                )
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        """What a library says when another process is gone or hangs, as an error of ours."""
+        try:
+            yield
+        except RuntimeError as error:  # torch's own are among them
+            hung = "time" in str(error).lower() and "out" in str(error).lower()
+            raise ProcessLost(
+                "Another process of this training does not answer." if hung else "Another process has ended.",
+                "This one cannot go on without it.",
+                "That one says why, or its machine does. The same command with --resume continues.",
+            ) from None
+
+
+class ProcessLost(RegardError):
+    """Another process is gone: the one that failed says why."""
+
+    same_for_all = True
+
+
+ALONE = Processes()
+
+
+def environment() -> tuple[int, int]:
+    """Rank and number of processes, as whoever started this one says."""
+    names = {"RANK": "0", "WORLD_SIZE": "1"}
+    try:
+        rank, count = (int(os.environ.get(name, alone)) for name, alone in names.items())
+    except ValueError as error:
+        raise UsageError(
+            "RANK and WORLD_SIZE do not say which process this is.",
+            f"{error}.",
+            "Start the processes with torchrun, or unset both.",
+        ) from None
+    return rank, count
+
+
+@contextmanager
+def joined(wanted: torch.device, patience: int) -> Iterator[Processes]:
+    """This process among those of the training; alone, where the environment names no others.
+
+    `patience`: seconds to wait for another process, before it counts as hung.
+    """
+    rank, count = environment()
+    if count == 1:
+        yield ALONE
+        return
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent()
+    if wanted.type == "cuda" and wanted.index is None:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    backend = "nccl" if wanted.type == "cuda" else "gloo"
+    try:
+        dist.init_process_group(backend, timeout=timedelta(seconds=patience))
+    except (RuntimeError, ValueError) as error:
+        raise RegardError(
+            "The processes of this training cannot reach each other.",
+            str(error).partition("\n")[0],
+            "Check MASTER_ADDR and MASTER_PORT, or start them with torchrun.",
+        ) from None
+    try:
+        yield Processes(rank, count, wanted)
+    finally:
+        dist.destroy_process_group()
+
+
+def check_share(pieces: int, count: int, reduce: Reduce) -> None:
+    """Micro-batches that can be dealt out to so many processes; with exact sums, along a tree."""
+    if count == 1:
+        return
+    if reduce == "exact" and not is_power_of_two(count):
+        raise UsageError(
+            f"The sums of {count} processes cannot be exact.",
+            "They are the same for any number of processes only if that is a power of two.",
+            'Use 2, 4 or 8 of them, or add training.reduce="fast".',
+        )
+    if pieces % count:
+        raise UsageError(
+            f"training.micro_batches = {pieces} cannot be dealt out to {count} processes.",
+            "Each takes the same number of them.",
+            f"Add training.micro_batches={count * max(1, pieces // count)}, or another multiple of {count}.",
+        )
+    if reduce == "exact" and not is_power_of_two(pieces):
+        raise UsageError(
+            f"training.micro_batches = {pieces} cannot be added exactly by {count} processes.",
+            "The sum is the same for any number of processes only if it is a power of two.",
+            'Set it to 2, 4, 8 …, or add training.reduce="fast".',
+        )
