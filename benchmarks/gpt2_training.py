@@ -3,6 +3,7 @@
     python benchmarks/gpt2_training.py --nanogpt DIR                 # speed and memory of all variants
     python benchmarks/gpt2_training.py --nanogpt DIR --variants cudnn --profile
     python benchmarks/gpt2_training.py --nanogpt DIR --variants cudnn cudnn+half --curve 300
+    python benchmarks/gpt2_training.py --variants cudnn+fused cudnn+fused+fp8 --curve 300
     python benchmarks/gpt2_training.py --nanogpt DIR --tiny          # a minute on a CPU, to see that it runs
 
 DIR has nanoGPT's model.py; it is trained as its train.py does: compiled whole, bfloat16, vocabulary 50,304, fused
@@ -14,6 +15,7 @@ nanoGPT. A variant is a list of what it has, joined by +:
     cudnn   cuDNN's attention
     half    what the blocks add to, the residual stream, in bfloat16
     fused   what lies between products in kernels of Regard's own; nothing is compiled
+    fp8     with fused: products of blocks in eight bits, but for gradients of weights
     trunk   all blocks compiled as one
     eager   nothing compiled
     whole   logits in memory whole, as a task without a head has them
@@ -58,15 +60,15 @@ from regard.training.loss import training_loss
 from regard.training.optimizer import Optimizer
 from regard.training.update import Update
 
-VARIANTS = ["plain", "cudnn", "cudnn+half", "cudnn+fused", "cudnn+half+fused", "cudnn+half+trunk"]
-PARTS = {"plain", "cudnn", "half", "fused", "trunk", "eager", "whole"}
+VARIANTS = ["plain", "cudnn", "cudnn+half", "cudnn+fused", "cudnn+fused+fp8", "cudnn+half+fused", "cudnn+half+trunk"]
+PARTS = {"plain", "cudnn", "half", "fused", "fp8", "trunk", "eager", "whole"}
 RATE, WARM_UP, DECAY, BETA2 = 6e-4, 50, 0.1, 0.95
 KINDS = {  # of kernels, by what is in their names; the first that fits
     "attention": r"flash|fmha|sdpa|attention",
     "products": r"gemm|cutlass|nvjet|xmma|cublas|splitK",
     "loss": r"_one_pass|_two_passes|softmax|nll_loss",
     "optimizer": r"adam|multi_tensor|foreach|lpnorm",
-    "between": r"triton_|_add_norm|_activate|layer_norm",
+    "between": r"triton_|_add_norm|_activate|_cast|layer_norm",
     "copies": r"memcpy|memset|copy|fill",
 }
 
@@ -392,7 +394,7 @@ def made(name: str, options: Any, shape: Shape, hardware: Hardware) -> Callable[
             return nanogpt_step(theirs.to(hardware.device), hardware.device, compiled=hardware.compile)
         parts = set(name.split("+"))
         compiled = hardware.compile and not parts & {"eager", "fused"}
-        own = Hardware(hardware.device, hardware.precision, compiled)
+        own = Hardware(hardware.device, hardware.precision, compiled, eight_bits="fp8" in parts)
         return our_step(ours(shape, theirs).to(hardware.device).train(), own, parts)
 
     return make

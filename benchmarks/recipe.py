@@ -4,10 +4,12 @@
     python benchmarks/recipe.py shakespeare --data DIR --seeds 1,2,3,4,5
     python benchmarks/recipe.py digits --seeds 1,2,3
     python benchmarks/recipe.py trec --data DIR --variant "scratch:" --variant "tuned:--from=RUN,training.steps=300"
+    python benchmarks/recipe.py debian --data DIR --seeds 1,2 --evaluate
 
 A variant is NAME:override,override. `wall` is the seconds of the whole command: start, reading and tokenising or
 decoding, compiling (nothing prepared or compiled is kept from one run to the next), training, and the final figures; it
-means something only with --parallel 1. For a language model the loss is also estimated as nanoGPT does it: the mean
+means something only with --parallel 1. With --evaluate, what `regard evaluate` says of each run follows, with
+something simpler beside it. For a language model the loss is also estimated as nanoGPT does it: the mean
 over 200 batches of 64 rows taken at random places. The last line is JSON.
 """
 
@@ -24,9 +26,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-COLUMNS = ["variant", "seed", "bleu_lowercase", "bleu", "accuracy", "macro_f1", "loss", "loss_sampled", "bits_per_byte"]
-COLUMNS += ["accuracy_top5", "bits_per_pixel"]
-COLUMNS += ["wall", "train", "targets_per_second"]
+TIMES = ["wall", "train", "targets_per_second"]
 
 
 def train(name: str, overrides: list[str], seed: int, options: argparse.Namespace, place: Path) -> dict:
@@ -56,13 +56,22 @@ def train(name: str, overrides: list[str], seed: int, options: argparse.Namespac
         "wall": round(seconds, 1),
         "train": summary["seconds"],
         "targets_per_second": speeds[len(speeds) // 2] if speeds else None,
-        **{key: round(value, 4) for key, value in summary["metrics"].items()},
+        "metrics": {key: round(value, 4) for key, value in summary["metrics"].items()},
         "run": str(out),
         "valid": valid,
     }
     print(json.dumps(result), flush=True)
+    if options.evaluate:
+        print(scores(out), flush=True)
     shutil.rmtree(out / "checkpoints")
     return result
+
+
+def scores(run: Path) -> str:
+    """What `regard evaluate` says of a run, or why it says nothing."""
+    command = [sys.executable, "-m", "regard", "evaluate", str(run), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else f"evaluate ended with {done.returncode}: {done.stderr[-1000:]}"
 
 
 def sampled_loss(run: str) -> float:
@@ -96,6 +105,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--variant", action="append", default=[])
     parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--evaluate", action="store_true", help="also run `regard evaluate`, with something simpler")
     parser.add_argument("--out", help="keep the run folders here")
     options = parser.parse_args()
     place = Path(options.out or tempfile.mkdtemp())
@@ -107,12 +117,13 @@ def main() -> None:
     with ThreadPoolExecutor(options.parallel) as pool:
         results = list(pool.map(lambda job: train(*job, options, place), jobs))
     for result in results:
-        if "bits_per_byte" in result:
-            result["loss_sampled"] = round(sampled_loss(result["run"]), 4)
-    columns = [column for column in COLUMNS if any(column in result for result in results)]
-    print(" | ".join(columns))
+        if "bits_per_byte" in result.get("metrics", {}):
+            result["metrics"]["loss_sampled"] = round(sampled_loss(result["run"]), 4)
+    names = list(dict.fromkeys(name for result in results for name in result.get("metrics", {})))
+    print(" | ".join(["variant", "seed", *names, *TIMES]))
     for result in results:
-        print(" | ".join(str(result.get(column, "-")) for column in columns))
+        figures = {**result, **result.get("metrics", {})}
+        print(" | ".join(str(figures.get(column, "-")) for column in ["variant", "seed", *names, *TIMES]))
     print(json.dumps(results))
 
 

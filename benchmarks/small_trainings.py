@@ -21,9 +21,8 @@ from typing import Any
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path += [str(TESTS), str(TESTS / "tasks")]
 
-from kinds import KINDS  # noqa: E402
-
 from command import forked_regard, running, when  # noqa: E402
+from kinds import KINDS  # noqa: E402
 from regard import registry  # noqa: E402
 from regard.files import sha256  # noqa: E402
 from small_data import write_pairs, write_pictures, write_texts  # noqa: E402

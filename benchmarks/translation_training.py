@@ -242,7 +242,7 @@ def ready_peers(
             return Peer(marian(task.model, settings.model.dropout), of_marian, settings, device, compiled)
 
         kinds = {"Marian, eager": lambda: make(False)}
-        if device.type == "cuda":
+        if device.type == "cuda" and not options.eager:
             kinds["Marian, compiled"] = lambda: make(True)
     print(f"{material.targets:,} target tokens a batch; the peer's targets are padded by {material.padding:.1%}")
     if device.type == "cuda":
@@ -287,6 +287,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=2, help="on a CPU")
     parser.add_argument("--compile", choices=["auto", "yes", "no"], default="yes", help="system.compile of Regard")
+    parser.add_argument("--eager", action="store_true", help="without the compiled peer, ready after minutes")
     parser.add_argument("--steps", type=int, default=200, help="of each training")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tiny", action="store_true", help="few and small steps")

@@ -24,7 +24,7 @@ from regard.decoding.engines import Engines
 from regard.decoding.translate import Translator
 from regard.models.seq2seq import Seq2Seq
 from regard.run import read_recipe
-from regard.settings import BeamSettings, PairTokenizerSettings, TranslationModel
+from regard.settings import BeamSettings, PairModel, PairTokenizerSettings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 TEST = Path("tatoeba-challenge-test", "tatoeba-test-v2021-08-07.deu-eng.txt.gz")
@@ -80,7 +80,7 @@ def with_random_weights(tokenizer: TextTokenizer, tiny: bool, silent: tuple[int,
     """`transformer-base` as it starts, but for biases and norms, which start at 0 and 1; these tokens never come."""
     shape = read_recipe("transformer-base").model.model_dump() | base_shape(tiny) | {"tie_embeddings": "target"}
     torch.manual_seed(1)
-    model = Seq2Seq(TranslationModel(**shape), tokenizer.size, tokenizer.size).eval()
+    model = Seq2Seq(PairModel(**shape), tokenizer.size, tokenizer.size).eval()
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() == 1:

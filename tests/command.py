@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
-import resource
 import shlex
 import shutil
 import socket
@@ -14,13 +14,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fork_client import NUMBER, ask
+
 HERE = Path(__file__).parent
 REGARD = Path(sys.executable).parent / "regard"
+NO_WAITING = "import os; os.fsync = lambda descriptor: None\n"  # for the disk: no test cuts the power
 NO_CURVES = "from regard.tasks.task import Task; Task.draw = lambda task: None\n"
+OF_ALL_WORKERS = "REGARD_TESTS_FORK_SERVER"  # the variable that names the folder of their fork server
 PATIENCE = 300  # seconds; reached only when something hangs
 
 
@@ -52,13 +57,40 @@ def regard(
     It runs in a fork of a process that has the imports done, see `fork_server.py`. `before` is Python that is run in
     the fork first, see `when`. `curves`: to draw those of a training takes longer than a tiny training.
     """
-    variables = {"BEFORE_REGARD": before if curves else NO_CURVES + before}
-    with running(
-        *arguments, stdin=subprocess.PIPE, cwd=cwd, limits=limits, variables=variables, program=forked_regard()
-    ) as process:
-        result = finish(process, stdin.encode() if isinstance(stdin, str) else stdin)
+    forks = fork_server()
+    request = {
+        "arguments": [str(REGARD), *map(str, arguments)],
+        "executable": str(forks.python),
+        "folder": str(cwd or Path.cwd()),
+        "environment": environment() | {"BEFORE_REGARD": NO_WAITING + NO_CURVES * (not curves) + before},
+        "limits": [(what, (most, most)) for what, most in (limits or {}).items()],
+    }
+    result = finished(forks.socket, request, stdin.encode() if isinstance(stdin, str) else stdin)
     assert result.code == code, result.stderr
     return result
+
+
+def finished(server: Path, request: dict[str, object], stdin: bytes) -> Result:
+    """What a fork gives that is asked for directly: a program that stands in for it takes longer to start than it."""
+    (its_input, ours), (output, its_output), (errors, its_errors) = os.pipe(), os.pipe(), os.pipe()
+
+    def write() -> None:
+        with contextlib.suppress(BrokenPipeError), open(ours, "wb") as pipe:
+            pipe.write(stdin)
+
+    def read(stream: int) -> bytes:
+        with open(stream, "rb") as pipe:
+            return pipe.read()
+
+    with ThreadPoolExecutor(3) as pool, ask(str(server), request, [its_input, its_output, its_errors]) as answers:
+        for stream in (its_input, its_output, its_errors):
+            os.close(stream)
+        pool.submit(write)
+        printed = [pool.submit(read, stream) for stream in (output, errors)]
+        answers.settimeout(PATIENCE)  # what is not done by then ends with this connection
+        answers.recv(NUMBER.size)
+        code = NUMBER.unpack(answers.recv(NUMBER.size))[0]
+    return checked(Result(code, *(stream.result().decode() for stream in printed)))
 
 
 @contextmanager
@@ -66,15 +98,10 @@ def running(
     *arguments: str | Path,
     stdin: int = subprocess.DEVNULL,
     cwd: Path | None = None,
-    limits: dict[int, int] | None = None,
     variables: dict[str, str] | None = None,
     program: Path = REGARD,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A verb at work, that does not outlive the test; the installed command unless `program` says otherwise."""
-
-    def limit() -> None:
-        for what, most in (limits or {}).items():
-            resource.setrlimit(what, (most, most))
 
     process = subprocess.Popen(
         [program, *map(str, arguments)],
@@ -83,7 +110,6 @@ def running(
         stderr=subprocess.PIPE,
         cwd=cwd,
         env=environment() | (variables or {}),
-        preexec_fn=limit if limits else None,
     )
     try:
         yield process
@@ -111,18 +137,55 @@ sys.addaudithook(look)
 
 def finish(process: subprocess.Popen[bytes], stdin: bytes | None = None) -> Result:
     stdout, stderr = process.communicate(stdin, timeout=PATIENCE)
-    result = Result(process.returncode, stdout.decode(), stderr.decode())
+    return checked(Result(process.returncode, stdout.decode(), stderr.decode()))
+
+
+def checked(result: Result) -> Result:
+    """Of no command may there be these."""
     assert "Traceback" not in result.stderr, result.stderr
     assert "\x1b" not in result.stdout + result.stderr, "escape codes where there is no terminal"
     return result
 
 
-@functools.cache
+@dataclass(frozen=True)
+class ForkServer:
+    folder: Path
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "socket"
+
+    @property
+    def regard(self) -> Path:
+        """A program to run instead of `regard`,"""
+        return self.folder / "regard"
+
+    @property
+    def python(self) -> Path:
+        """and instead of `python`, which starts only `-m regard`."""
+        return self.folder / "python"
+
+
 def forked_regard() -> Path:
-    """A program to run instead of `regard`. The first call in a process starts the server that it asks."""
-    folder = Path(tempfile.mkdtemp(prefix="regard-tests-"))
+    """A program to run instead of `regard`, where a test wants a process of its own."""
+    return fork_server().regard
+
+
+@functools.cache
+def fork_server() -> ForkServer:
+    """That of all workers; without workers, that of this process, which its first command starts."""
+    return ForkServer(Path(os.environ[OF_ALL_WORKERS])) if OF_ALL_WORKERS in os.environ else start_fork_server()
+
+
+def share_fork_server() -> None:
+    """Processes that this one starts from now on have one server, which ends with this one."""
+    os.environ[OF_ALL_WORKERS] = str(start_fork_server().folder)
+
+
+def start_fork_server() -> ForkServer:
+    forks = ForkServer(Path(tempfile.mkdtemp(prefix="regard-tests-")))
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / "socket"))
+        listener.bind(str(forks.socket))
         listener.listen(64)
         command = [sys.executable, HERE / "fork_server.py", str(listener.fileno())]
         server = subprocess.Popen(
@@ -134,22 +197,21 @@ def forked_regard() -> Path:
             start_new_session=True,  # Ctrl-C reaches the tests, and the server through them
         )
     # What a command itself starts with its `sys.executable -m regard` is forked, too.
-    ask = shlex.join([sys.executable, "-IS", str(HERE / "fork_client.py"), str(folder / "socket"), str(REGARD)])
-    python = _program(folder / "python", f'shift 2\nexec {ask} {folder / "python"} "$@"')
-    program = _program(folder / "regard", f'exec {ask} {python} "$@"')
+    client = shlex.join([sys.executable, "-IS", str(HERE / "fork_client.py"), str(forks.socket), str(REGARD)])
+    _write_program(forks.python, f'shift 2\nexec {client} {forks.python} "$@"')
+    _write_program(forks.regard, f'exec {client} {forks.python} "$@"')
 
     def stop() -> None:
         server.communicate()
-        shutil.rmtree(folder)
+        shutil.rmtree(forks.folder)
 
     atexit.register(stop)
-    return program
+    return forks
 
 
-def _program(path: Path, script: str) -> Path:
+def _write_program(path: Path, script: str) -> None:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    return path
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:

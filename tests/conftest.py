@@ -15,10 +15,24 @@ import pytest
 import torch
 
 import regard
+from command import share_fork_server
+from imports import freeze_imports
+from kinds import KINDS
 from regard import console
 from regard.data.samples import english_german
 from regard.tasks.task import Task
-from small_data import write_pairs, write_pictures, write_texts
+from small_data import (
+    write_boxed,
+    write_captioned,
+    write_conversations,
+    write_descriptions,
+    write_games,
+    write_pairs,
+    write_pictures,
+    write_questions,
+    write_shapes,
+    write_texts,
+)
 from tiny import CLASSIFY, TINY_IMAGES, TINY_TEXT
 
 # Two workers on two cores: one thread each, which also makes results independent of the machine's size.
@@ -26,6 +40,11 @@ torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 gc.disable()  # until all is imported, of which nothing is garbage
 imports_are_frozen: dict[str, int] = {}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        share_fork_server()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -40,9 +59,7 @@ def imports_are_no_garbage() -> None:
     """Every training collects garbage several times. To go over all that was imported takes longer than to train."""
     if (imported := len(sys.modules)) != imports_are_frozen.get("modules"):
         imports_are_frozen["modules"] = imported
-        gc.enable()
-        gc.collect()
-        gc.freeze()
+        freeze_imports()
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +70,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test cuts the power; what a disk may do is tried in forks, which do wait."""
+    """No test cuts the power; what a disk may do is tried by `end_to_end/test_faults.py`, whose trainings do wait."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
@@ -118,10 +135,34 @@ def tiny_recipe(corpus: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def descriptions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train, valid and test files of 500, 20 and 20 built-in texts with their summaries."""
+    folder = tmp_path_factory.mktemp("descriptions")
+    write_descriptions(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train, valid and test files of 200, 20 and 20 built-in conversations."""
+    folder = tmp_path_factory.mktemp("conversations")
+    write_conversations(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the same English sentences as running text, as documents, and with labels."""
     folder = tmp_path_factory.mktemp("texts")
     write_texts(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with questions about short stories: train.jsonl and test.tsv."""
+    folder = tmp_path_factory.mktemp("questions")
+    write_questions(folder)
     return folder
 
 
@@ -168,6 +209,38 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with games of tic-tac-toe, played at random: train.tsv and test.tsv."""
+    folder = tmp_path_factory.mktemp("games")
+    write_games(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def captioned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of PNG files of stripes with captions beside them."""
+    folder = tmp_path_factory.mktemp("captioned")
+    write_captioned(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def boxed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of PNG files with rectangles, and train.jsonl and test.jsonl that say where they are."""
+    folder = tmp_path_factory.mktemp("boxed")
+    write_boxed(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of PNG files with masks: a block and a bar, in train (64) and test (12)."""
+    folder = tmp_path_factory.mktemp("shapes")
+    write_shapes(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def image_classifier(pictures: Path, train_once: Callable[..., Any]) -> Any:
     """Tells the directions of stripes apart."""
     return train_once("images", "digits", *TINY_IMAGES, f"data.images={pictures}")
@@ -185,3 +258,24 @@ def trained(train_once: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     quick = ["training.optimizer=muon", "training.learning_rate=0.01", "training.warmup=10", "training.steps=180"]
     seldom = ["training.validate_every=180", "training.validate_bleu=false", "decoding.beam=1"]
     return train_once("trained", "demo", *files, *small, *quick, *seldom, data=folder)
+
+
+@pytest.fixture(scope="session")
+def pixels(train_once: Callable[..., Any]) -> Any:
+    """A model of the pixels of the built-in digits: 120 steps, which are little more than one look at each digit."""
+    settings = ["model.layers=2", "model.width=48", "model.heads=2", "model.feedforward=96", "model.dropout=0.0"]
+    settings += ["training.images_per_batch=16", "training.warmup=10", "training.steps=120"]
+    settings += ["training.validate_every=60", "model.positions=learned"]  # which are quicker at the start
+    return train_once("pixels", "digits-pixels", *settings)
+
+
+@pytest.fixture
+def tiny_run(request: pytest.FixtureRequest, made_once: Callable[..., Path]) -> Callable[[str], Path]:
+    """A function that gives a finished run of a task, trained once and copied for every test."""
+
+    def give(task: str) -> Path:
+        kind = KINDS[task]
+        data = request.getfixturevalue(kind.data) if kind.data else None
+        return made_once(f"tiny-{task}", lambda out: regard.train(kind.recipe, *kind.overrides, out=out, data=data))
+
+    return give

@@ -31,18 +31,14 @@ def main(address: str, program: str, executable: str, *arguments: str) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, pass_on)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(address)
-        request = {
-            "arguments": [program, *arguments],
-            "executable": executable,
-            "folder": os.getcwd(),
-            "environment": dict(os.environ),
-            "limits": [(what, resource.getrlimit(what)) for what in LIMITS],
-        }
-        message = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(server, [message], [0, 1, 2])
-        server.sendall(message[sent:])
+    request = {
+        "arguments": [program, *arguments],
+        "executable": executable,
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "limits": [(what, resource.getrlimit(what)) for what in LIMITS],
+    }
+    with ask(address, request, [0, 1, 2]) as server:
         pid = NUMBER.unpack(server.recv(NUMBER.size))[0]
         for number in early:
             os.kill(pid, number)
@@ -54,6 +50,16 @@ def main(address: str, program: str, executable: str, *arguments: str) -> None:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+def ask(address: str, request: dict[str, object], streams: list[int]) -> socket.socket:
+    """Give the server a request. It answers twice: with the number of the fork, and with its exit code."""
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(address)
+    message = json.dumps(request).encode() + b"\n"
+    sent = socket.send_fds(server, [message], streams)
+    server.sendall(message[sent:])
+    return server
 
 
 if __name__ == "__main__":

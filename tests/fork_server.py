@@ -17,6 +17,7 @@ import json
 import os
 import pkgutil
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -24,6 +25,7 @@ import sys
 from typing import Any
 
 from fork_client import NUMBER
+from imports import freeze_imports
 
 # What verbs import from other packages only when they need it.
 LIBRARIES = [
@@ -37,6 +39,9 @@ LIBRARIES = [
     "PIL.Image",
 ]
 LIBRARIES += ["matplotlib.pyplot", "matplotlib.backends.backend_agg", "sklearn.linear_model", "sklearn.svm"]
+LIBRARIES += ["rouge_score.rouge_scorer", "sacrebleu.tokenizers.tokenizer_13a", "pycocotools.cocoeval"]
+LIBRARIES += ["PIL.BmpImagePlugin", "PIL.GifImagePlugin", "PIL.JpegImagePlugin", "PIL.PpmImagePlugin"]
+LIBRARIES += ["rich._emoji_codes", "typer._click.decorators", "importlib.resources.readers"]
 LIBRARIES += ["sklearn.feature_extraction.text", "sklearn.pipeline", "sklearn.preprocessing", "sklearn.datasets"]
 
 
@@ -52,9 +57,7 @@ def preload() -> None:
                 importlib.import_module(name)
             except Exception as error:
                 print(f"fork server: {name} is not preloaded: {error}", file=sys.stderr)
-    gc.enable()
-    gc.collect()
-    gc.freeze()  # so that a collection in a fork does not copy the pages of all that was imported
+    freeze_imports()
 
 
 def serve(listener: socket.socket) -> None:
@@ -156,8 +159,11 @@ if __name__ == "__main__":
 
     atexit.register(leave)  # registered first, it is called last
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    if listener not in select.select([listener, sys.stdin], [], [])[0]:
+        sys.exit()  # there was no command
     preload()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(listener)
     atexit._clear()  # in a fork, what libraries clear away at their end is the server's
     atexit.register(leave)
     try:

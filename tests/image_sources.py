@@ -64,7 +64,7 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 def listing(path: Path, split: str = "train", **settings) -> list[tuple[str, str, str]]:
     """Name, label and split of all images of a source, in natural order."""
     count, images = images_for([open_source(path, ImageData(**settings))], split)
-    entries = [tuple(entry) for entry, _ in images]
+    entries = [tuple(entry[:3]) for entry, _ in images]
     assert len(entries) == count
     return sorted(entries)
 

@@ -9,16 +9,20 @@ line that no table below knows is an error, so that nothing is left out silently
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import json
+import lzma
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tarfile
 import tomllib
+import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +30,14 @@ import pytest
 from PIL import Image
 
 import regard
-from command import Result
+from command import Result, finish, forked_regard, running
 from command import regard as run_regard
 from image_sources import mnist, write
 from regard import registry
-from regard.data.samples import english_german
+from regard.data.samples import english_german, package_descriptions, small_talk, stories
 from regard.errors import UsageError
 from regard.recipes import validate
+from small_data import story_records
 from tiny import person, stripes, tagged_sentences
 
 HERE = Path(__file__).parent.parent
@@ -56,36 +61,70 @@ SETTINGS = {
         "decoding.beam=1",
         "decoding.max_ratio=0.1",
     ],
+    "summarize": [
+        *MODEL,
+        *ROWS,
+        "data.max_summary=64",
+        "training.validate_rouge=false",
+        "decoding.beam=1",
+        "data.held_out=0.1",
+    ],
+    "chat": [*MODEL, *ROWS, "data.max_length=64", "data.held_out=0.1", "decoding.max_tokens=5"],
     "language": [*MODEL, *ROWS],
     "masked": [*MODEL, *ROWS, "tokenizer.vocabulary=300"],
     "classify-text": LABELLED,
+    "answer": [*MODEL, *ROWS, "data.max_length=64", "tokenizer.vocabulary=300"],
     "embeddings": ["embeddings.width=16", "embeddings.words_per_batch=128"],
     "classify-image": IMAGES,
+    "detect": [*IMAGES, "model.patch=8"],
     "pixels": IMAGES,
+    "caption": [*IMAGES, "decoding.beam=2", "decoding.max_tokens=8"],
+    "segment": IMAGES,
     "synthetic": [*MODEL, "training.tokens_per_batch=256", "synthetic.length=32"],
+    "play": [*MODEL, "training.tokens_per_batch=644", "data.games=300", "data.held_out=0.1", "matches.games=2"],
     "tag": [],
 }
-# The built-in sentences are more than need be.
+# The built-in sentences and scenes are more than need be.
 FILES = {"demo": ['data.sample=""', 'data.train=["train.en", "train.de"]']}
+FILES["chat-demo"] = ['data.sample=""', 'data.train=["talk.jsonl"]']
+FILES["summaries"] = ['data.sample=""', 'data.train=["described.tsv"]']
+FILES["squad"] = ["data.held_out=0.2"]
+FILES["stories"] = ['data.sample=""', 'data.train=["questions.jsonl"]', "data.held_out=0.2"]
+FILES["stories-generate"] = ['data.sample=""', 'data.train=["asked.tsv"]', "data.held_out=0.2"]
+FILES["chess-rules"] = ["data.games=20"]  # a rule asked at every move of every game takes a while
+FILES["scenes-caption"] = ['data.sample=""', "data.images=captions.jsonl"]
+FILES["scenes-segment"] = ['data.sample=""', "data.images=pets"]
+FILES["scenes-detect"] = ['data.sample=""', "data.images=boxes.jsonl"]
+FILES["permutations"] = ["synthetic.length=8"]
 
 # What a comparison is given as its budget becomes this.
-BUDGETS = {"--steps": "2", "--tokens": "512", "--seconds": "1"}
+BUDGETS = {"--steps": "2", "--tokens": "512"}
 SEEDS = ["--seeds", "1"]
 
 # Verbs that train nothing run as they stand, but for this.
 VERBS: dict[str, list[str]] = {
-    **{verb: [] for verb in ("recipes", "init", "doctor", "evaluate", "translate", "fill", "classify", "probe")},
-    **{verb: [] for verb in ("generate", "explain", "embeddings", "tokenize", "markov")},
+    **{verb: [] for verb in ("recipes", "init", "doctor", "evaluate", "explain", "probe", "embeddings", "tokenize")},
+    "explore": [],
+    **{verb: [] for verb in ("translate", "summarize", "chat", "generate", "markov", "fill", "classify", "answer")},
+    **{verb: [] for verb in ("caption", "detect", "segment", "play")},
+    "reproduce": ["--tiny", "--parallel", "1"],
     "demo": [],
     "bench": ["--lengths", "16,32", "--width", "16", "--rounds", "1", "--device", "cpu"],
 }
 
+# Of these, all that is given is in their words: a run, a text, or files that are the same for every document.
+ASKED_ONCE = ("explore", "evaluate", "probe", "embeddings", "explain", "bench", "generate")
+
 ALONE = ("recipes", "demo")  # verbs that are whole commands by themselves
+
+# To plot a comparison takes longer than one of its trainings.
+NO_PLOT = "import regard.explain.comparison as plots; plots.draw_comparison = lambda *_, **__: None\n"
 
 # ---------------------------------------------------------------- what stands for the reader's own
 
 PLACEHOLDERS = {"FILE": "lines.txt", "OUT": "out.txt", "DIR": "data", "PNG": "picture.png", "IMAGE": "a.jpg"}
-PLACEHOLDERS |= {"TEXT": "The king and the man", "WORD": "king", "RECIPE": "demo"}
+PLACEHOLDERS |= {"TEXT": "The king and the man", "WORD": "king", "RECIPE": "demo", "INPUT": "The king", "KIND": "lens"}
+PLACEHOLDERS |= {"GOLD": "links.txt", "CLAIM": "scaling"}
 # What RUN is: of the first entry whose words are all in the command.
 RUN = {
     ("generate", "-o"): "digits-pixels",
@@ -94,9 +133,16 @@ RUN = {
     ("generate",): "shakespeare-cpu",
     ("explain", "image.png"): "digits",
     ("explain", "toeplitz"): "hyena",
+    ("summarize",): "summaries",
+    ("explain", "--context"): "stories",
+    ("answer",): "stories",
+    ("chat",): "chat-demo",
     ("fill",): "bert-small",
     ("classify",): "starter-classify",
+    ("detect",): "scenes-detect",
     ("probe",): "digits-pixels",
+    ("play",): "tictactoe",
+    ("caption",): "scenes-caption",
     ("embeddings",): "words",
     ("tokenize",): "bert-small",
     (): "demo",
@@ -107,7 +153,8 @@ RUNS["runs/mine"] = ["starter"]
 RUNS["runs/hyena"] = ["shakespeare-cpu", "model.mixer=hyena"]
 # What each method or attribute of a loaded run is asked of.
 METHODS = {"translate": "demo", "generate": "shakespeare-cpu", "fill": "bert-small", "classify": "starter-classify"}
-METHODS |= {"sample": "digits-pixels", "vectors": "words", "settings": "demo"}
+METHODS |= {"answer": "stories", "caption": "scenes-caption", "detect": "scenes-detect", "play": "tictactoe"}
+METHODS |= {"segment": "scenes-segment", "sample": "digits-pixels", "vectors": "words", "settings": "demo"}
 
 
 def make_files(folder: Path) -> None:
@@ -115,7 +162,7 @@ def make_files(folder: Path) -> None:
     (folder / "data").mkdir()
     pairs = english_german.pairs(120, seed=5)
     sources = [source for source, _ in pairs]
-    for name, part in {"train": pairs, "test": pairs[:3]}.items():
+    for name, part in {"train": pairs, "test": pairs[:3], "data/train": pairs}.items():
         (folder / f"{name}.en").write_text("".join(source + "\n" for source, _ in part))
         (folder / f"{name}.de").write_text("".join(target + "\n" for _, target in part))
     (folder / "lines.txt").write_text("".join(source + "\n" for source in sources[:3]))
@@ -125,16 +172,38 @@ def make_files(folder: Path) -> None:
     for name in ("unlabelled.jsonl", "reviews.jsonl"):
         (folder / name).write_text("".join(json.dumps({"text": source}) + "\n" for source in sources))
     (folder / "train.tsv").write_text("".join(f"{person(source)}\t{source}\n" for source in sources))
+    talk = small_talk.conversations(60, seed=5)
+    (folder / "talk.jsonl").write_text("".join(json.dumps({"turns": turns}) + "\n" for turns in talk))
+    described = package_descriptions.pairs(60, seed=5)
+    (folder / "described.tsv").write_text("".join("\t".join(pair) + "\n" for pair in described))
+    (folder / "story.txt").write_text("Mary went to the kitchen. John took the ball.\n")
+    for name in ("questions.jsonl", "train.jsonl", "data/train.jsonl", "data/dev.jsonl"):
+        (folder / name).write_text("".join(f"{json.dumps(record)}\n" for record in story_records(60)))
+    asked = [f"{each.question} {each.story}\t{each.answer or 'unknown'}\n" for each in stories.some(60, seed=5)]
+    (folder / "asked.tsv").write_text("".join(asked))
     for kind in ("across", "down"):
         (folder / "photos" / kind).mkdir(parents=True)
         for shade in range(100, 112):
             Image.fromarray(stripes(kind, shade, 0)).convert("RGB").save(folder / "photos" / kind / f"{shade}.jpg")
+    photos = [f"photos/{kind}/{shade}.jpg" for kind in ("across", "down") for shade in range(100, 112)]
+    listed = [{"image": name, "captions": [f"stripes {name.split('/')[1]}", "an image"]} for name in photos]
+    (folder / "captions.jsonl").write_text("".join(json.dumps(record) + "\n" for record in listed))
+    boxes = [{"image": name, "boxes": [[0, 0, 4, 4]], "labels": ["corner"]} for name in photos]
+    (folder / "boxes.jsonl").write_text("".join(json.dumps(record) + "\n" for record in boxes))
+    for kind in ("images", "masks"):
+        (folder / "pets" / kind).mkdir(parents=True)
+        for shade in range(12):
+            pixels = stripes("down", 100 + shade, 0) if kind == "images" else stripes("down", 1, shade)
+            Image.fromarray(pixels).save(folder / "pets" / kind / f"{shade}.png")
     for split in ("train", "valid", "test"):
         (folder / f"tagged-{split}.tsv").write_text(tagged_sentences(20, seed=1))
     for split in ("train", "test"):
         (folder / f"TREC.{split}").write_text("".join(f"{person(source)}:one {source}\n" for source in sources))
     for name in ("a.jpg", "image.png"):
         Image.open(folder / "photos" / "down" / "100.jpg").save(folder / name)
+    for split in ("train", "valid", "test"):  # and the recipe chess
+        games = "0-1\t2400\t2300\tf2f3 e7e5 g2g4 d8h4\n" * 10
+        (folder / "data" / f"{split}.tsv.xz").write_bytes(lzma.compress(games.encode()))
     # What the recipes mnist and cifar10 look for in the folder that --data names.
     write(folder / "data", mnist(train=200, test=20))
     with tarfile.open(folder / "data" / "cifar10-jpg.tar.xz", "w:xz") as archive:
@@ -200,6 +269,10 @@ def commands_in(block: Block) -> list[Command]:
     return commands
 
 
+def typed_as(command: Command) -> str:
+    return command.line.partition(" #")[0].strip()
+
+
 # ---------------------------------------------------------------- running one
 
 
@@ -209,7 +282,9 @@ class Reader:
 
     folder: Path
     made_once: Callable[[str, Callable[[Path], object]], Path]
+    draws: bool = False  # what comparisons plot
     typed: set[str] = field(default_factory=set)
+    everyones: dict[str, str] = field(default_factory=dict)  # runs that are not this document's own, and what they are
 
     def start_section(self) -> None:
         """Where a text just says mine.toml, it is a translator's."""
@@ -220,7 +295,7 @@ class Reader:
         if command.line.startswith("make "):
             self.make(shlex.split(command.line, comments=True)[1])
             return
-        self.typed.add(command.line.partition(" #")[0].strip())
+        self.typed.add(typed_as(command))
         for line in self.without_brackets(command.line):
             words = shlex.split(line, comments=True)
             stdin = ""
@@ -233,9 +308,14 @@ class Reader:
             if target:
                 self.save(target, result.stdout)
             if "-o" in words:
-                assert (self.folder / self.filled(words[words.index("-o") + 1], words)).is_file(), line
+                assert (self.folder / self.filled(words[words.index("-o") + 1], words)).exists(), line
             for shown in command.output:
                 assert shown in result.stdout, line
+
+    def leave_out(self, block: Block) -> None:
+        """What another reader types is not to be typed again."""
+        if block.language == "":
+            self.typed |= {typed_as(command) for command in commands_in(block)}
 
     def type_span(self, code: str) -> None:
         """A command within a sentence or a table: run, unless it is only named, or left open by dots."""
@@ -249,7 +329,7 @@ class Reader:
         if code not in self.typed and "…" not in bare and len(shlex.split(code)) > (2 if verb not in ALONE else 1):
             if verb == "train":  # an example of its own, not the next command of the text
                 recipe = self.filled(code.split()[2], [])
-                shutil.rmtree(self.folder / "runs" / Path(recipe).stem, ignore_errors=True)
+                self.forget(Path("runs", Path(recipe).stem))
             self.type(Command(bare if "[--" not in code or "…" in code else code))
 
     def make(self, target: str) -> None:
@@ -262,12 +342,22 @@ class Reader:
 
     def save(self, target: str, content: str) -> None:
         """Write a recipe, edited as the text says where it must be. It makes runs of its own."""
-        if 'task = "classify-image"' in content:
-            content = re.sub('^sample = "[^"]*"', 'sample = ""', content, flags=re.M)
-            content = re.sub('^images = ""', 'images = "photos"', content, flags=re.M)
+        images = {"classify-image": "photos", "segment": "pets", "caption": "captions.jsonl", "detect": "boxes.jsonl"}
+        for task, source in images.items():
+            if f'task = "{task}"' in content:
+                content = re.sub('^sample = "[^"]*"', 'sample = ""', content, flags=re.M)
+                content = re.sub('^images = ""', f'images = "{source}"', content, flags=re.M)
+        if 'task = "summarize"' in content:
+            content = content.replace('train = ["train.tsv"]', 'train = ["described.tsv"]')
+        if 'task = "chat"' in content:
+            content = content.replace('train = ["train.jsonl"]', 'train = ["talk.jsonl"]')
         (self.folder / target).write_text(content)
         for name in (Path(target).stem, f"compare-{Path(target).stem}"):
-            shutil.rmtree(self.folder / "runs" / name, ignore_errors=True)
+            self.forget(Path("runs", name))
+
+    def forget(self, run: Path) -> None:
+        shutil.rmtree(self.folder / run, ignore_errors=True)
+        self.everyones.pop(str(run), None)
 
     def without_brackets(self, line: str) -> Iterator[str]:
         """A summary's command with all that it may have, once for each alternative of [--a | --b] or a|b|c."""
@@ -292,9 +382,66 @@ class Reader:
                 self.need(Path(*Path(word).parts[:2]))
         if verb in ("train", "compare") and not words[1].startswith("runs/"):
             words = self.shortened(words)
+        elif verb == "doctor" and words[1:] and not words[1].startswith("-"):
+            words += [setting for setting in self.settings(words[1]) if setting.startswith("data.")]
         else:
             words += VERBS.get(verb, []) if verb in ("train", "compare") else VERBS[verb]
-        return run_regard(*words, stdin=stdin, cwd=self.folder)
+        if verb == "reproduce" and all(word.startswith("-") for word in words[1:]):
+            words.insert(1, "one-hot")  # all of them have tests of their own
+        if verb == "explore" and "-o" not in words:
+            return self.visited(words)
+        if verb == "train" and recipe_file(words[1]).is_file() and all("=" in word for word in words[2:]):
+            return self.train(words[1], words[2:], Path("runs", words[1]))
+        if verb in ASKED_ONCE and not stdin and all(run in self.everyones for run in runs_in(words)):
+            return self.ask_once(words)
+        return run_regard(*words, stdin=stdin, cwd=self.folder, before="" if self.draws else NO_PLOT)
+
+    def ask_once(self, words: list[str]) -> Result:
+        """What is asked in several documents of a run that is the same in all is asked in one, and copied."""
+        output = self.folder / words[words.index("-o") + 1] if "-o" in words else None
+
+        def ask(folder: Path) -> None:
+            folder.mkdir()
+            result = run_regard(*words, cwd=self.folder)
+            (folder / "result.json").write_text(json.dumps(asdict(result)))
+            if output:
+                shutil.move(output, folder / "output")
+
+        asked = self.made_once(f"asked-{digest(*words, *(self.everyones[run] for run in runs_in(words)))}", ask)
+        if output:
+            shutil.move(asked / "output", output)
+        return Result(**json.loads((asked / "result.json").read_text()))
+
+    def visited(self, words: list[str]) -> Result:
+        """A page that is served until Ctrl-C, opened once."""
+        with running(*words, "--no-browser", cwd=self.folder, program=forked_regard()) as process:
+            assert process.stdout is not None
+            address = process.stdout.readline().decode().strip()
+            with urllib.request.urlopen(address) as page:
+                assert b"<title>" in page.read()
+            process.send_signal(signal.SIGINT)
+            result = finish(process)
+        assert result.code == 0, result.stderr
+        return result
+
+    def train(self, recipe: str, settings: list[str], run: Path) -> Result:
+        """`regard train` of a recipe. What is the same in several documents is typed once, and copied."""
+        name = f"{recipe}-{digest(*settings, run.name)}"
+        place = self.folder / run
+        assert not place.exists(), f"{run} is there already"
+
+        def type_it(out: Path) -> None:
+            words = [] if run.name == recipe else ["--out", str(run)]
+            result = run_regard("train", recipe, *settings, *words, cwd=self.folder)
+            out.mkdir()
+            shutil.move(place, out / "run")
+            (out / "result.json").write_text(json.dumps(asdict(result)))
+
+        made = self.made_once(f"documented-{name}", type_it)
+        self.everyones[str(run)] = name
+        place.parent.mkdir(exist_ok=True)
+        shutil.move(made / "run", place)
+        return Result(**json.loads((made / "result.json").read_text()))
 
     def filled(self, word: str, words: list[str]) -> str:
         """What stands for a placeholder in a command."""
@@ -317,11 +464,7 @@ class Reader:
         settings += self.settings(recipe)
         if self.task(recipe) in ("language", "masked", "embeddings"):
             settings.append("data.text=text.txt")
-        needed = self.made_once(
-            f"documented-{run.name}", lambda out: regard.train(recipe, *settings, out=out, data=self.folder)
-        )
-        place.parent.mkdir(exist_ok=True)
-        shutil.move(needed, place)
+        self.train(recipe, settings, run)
 
     def shortened(self, words: list[str]) -> list[str]:
         """A training or comparison of seconds: of what the command itself sets, only the budget is changed."""
@@ -329,6 +472,9 @@ class Reader:
         settings = self.settings(recipe)
         if "--from" in rest:  # it has the model and the tokenizer of that run
             settings = [setting for setting in settings if not setting.startswith(("model.", "tokenizer."))]
+        if "--seconds" in rest:  # which first takes seconds to find out how many steps they are
+            at = rest.index("--seconds")
+            rest[at : at + 2] = ["--steps", "2"]
         if any(option in rest for option in BUDGETS):
             settings = [setting for setting in settings if setting not in STEPS]
             settings += ["training.validate_every=1000000"]
@@ -383,19 +529,38 @@ def printed(*words: str) -> str:
     return run_regard(*words).stdout
 
 
+def digest(*words: str) -> str:
+    return hashlib.sha256("\n".join(sorted(words)).encode()).hexdigest()[:12]
+
+
+def runs_in(words: list[str]) -> list[str]:
+    return [str(Path(*Path(word).parts[:2])) for word in words if word.startswith("runs/")]
+
+
 def recipe_file(name: str) -> Path:
     return Path(regard.__file__).parent / "recipes" / f"{name}.toml"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def parts() -> Iterator[Any]:
+    """A document each, and each section of the longest, so that two workers may read it."""
+    for document in DOCUMENTS:
+        if document.name == "README.md":
+            for heading in dict.fromkeys(block.heading for block in blocks_of(document)):
+                yield pytest.param(document, heading, id=f"{document.name}: {heading.removeprefix('## ')}")
+        else:
+            yield pytest.param(document, None, id=document.name)
+
+
+@pytest.mark.parametrize(("document", "section"), list(parts()))
 def test_what_a_document_says_works(
     document: Path,
+    section: str | None,
     tmp_path: Path,
     made_once: Callable[[str, Callable[[Path], object]], Path],
     monkeypatch: pytest.MonkeyPatch,
 ):
     make_files(tmp_path)
-    reader = Reader(tmp_path, made_once)
+    reader = Reader(tmp_path, made_once, draws=document.name == "compare.md")
     blocks = list(blocks_of(document))
     for block in blocks:  # files that are to be saved under a name, which a text may use before it shows them
         if name := re.fullmatch(r"# ([\w-]+\.(?:py|toml))", block.lines[0] if block.lines else ""):
@@ -406,7 +571,9 @@ def test_what_a_document_says_works(
         if block.heading != heading:
             heading = block.heading
             reader.start_section()
-        if block.language == "span":
+        if section not in (None, heading):
+            reader.leave_out(block)
+        elif block.language == "span":
             reader.type_span(block.lines[0])
         elif block.language == "python":
             reader.run_python("\n".join(block.lines), monkeypatch)

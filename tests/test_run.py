@@ -256,7 +256,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_begins_again_where_it_began(tun
 def test_it_does_not_begin_again_from_other_weights(digits_run, tuned):
     for checkpoint in tuned.glob("checkpoints/step-*"):
         damage(checkpoint / "model.safetensors")
-    regard.train(str(digits_run), "training.steps=6", resume=True)
+    regard.train(str(digits_run), "training.steps=20", resume=True)
     error = error_of(regard.train, str(tuned), resume=True)
     assert "cannot begin again" in error.what and str(digits_run / "model.safetensors") in error.why
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 Show = Callable[[int, str | Callable[[], str]], None]  # (done, text); a function is asked only where it is shown
 
 _quiet = False
+_silent = False
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 @cache
@@ -30,13 +33,39 @@ def be_quiet(quiet: bool) -> None:
     _quiet = quiet
 
 
+@contextmanager
+def silent() -> Iterator[None]:
+    """Say nothing within, not even warnings: of work that is a small part of another."""
+    global _quiet, _silent
+    before = _quiet, _silent
+    _quiet = _silent = True
+    try:
+        yield
+    finally:
+        _quiet, _silent = before
+
+
 def say(text: str) -> None:
     if not _quiet:
         _stderr().print(text, markup=False)
 
 
 def warn(text: str) -> None:
-    _stderr().print(f"Warning: {text}", style="yellow", markup=False)
+    if (collected := _collected.get()) is not None:
+        collected.append(text)
+    if not _silent:
+        _stderr().print(f"Warning: {text}", style="yellow", markup=False)
+
+
+@contextmanager
+def collecting() -> Iterator[list[str]]:
+    """What this thread is warned of within, in a list as well: for a page that nobody reads the terminal beside."""
+    warnings: list[str] = []
+    token = _collected.set(warnings)
+    try:
+        yield warnings
+    finally:
+        _collected.reset(token)
 
 
 @contextmanager

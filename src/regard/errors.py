@@ -14,6 +14,7 @@ class RegardError(Exception):
     """A mistake that the user can correct. Printed as three short lines, without a traceback."""
 
     exit_code = 1
+    same_for_all = False  # of several processes, all make it
 
     def __init__(self, what: str, why: str, fix: str):
         super().__init__(f"{what}\n{why}\n{fix}")
@@ -24,6 +25,11 @@ class UsageError(RegardError):
     """A mistake in the command or in a recipe, found before any work is done."""
 
     exit_code = 2
+    same_for_all = True
+
+
+class Diverged(RegardError):
+    """A training whose numbers are no longer finite."""
 
 
 class Interrupted(Exception):

@@ -83,16 +83,17 @@ def read_small(path: Path, most: int = SMALL) -> bytes:
 
 
 @contextmanager
-def locked(folder: Path, who: str = "Another training") -> Iterator[int]:
+def locked(folder: Path, who: str = "Another training", wait: bool = False) -> Iterator[int]:
     """A folder for one process at a time. The system frees the lock when the process ends, however it ends.
 
     The file names the process and its machine. What a killed process has left there is known to be stale: its lock
-    is free. Yields the file's descriptor: a child process that inherits it holds the lock as well.
+    is free. Yields the file's descriptor: a child process that inherits it holds the lock as well. If the folder is in
+    use, that is an error, or with `wait` a reason to wait.
     """
     with writing(folder / LOCK):
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        _take(descriptor, folder, who)
+        _take(descriptor, folder, who, wait)
         _note(descriptor, f"{os.getpid()} {socket.gethostname()}\n")
         try:
             yield descriptor
@@ -102,10 +103,10 @@ def locked(folder: Path, who: str = "Another training") -> Iterator[int]:
         os.close(descriptor)
 
 
-def _take(descriptor: int, folder: Path, who: str) -> None:
+def _take(descriptor: int, folder: Path, who: str, wait: bool) -> None:
     process, _, host = os.pread(descriptor, 1000, 0).decode(errors="replace").strip().partition(" ")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return
     except OSError as error:
         no_locks = error.errno in NO_LOCKS

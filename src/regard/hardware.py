@@ -26,6 +26,7 @@ from regard.version import __version__
 COMPILING = 20.0  # seconds that it takes to compile a block for the first time
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+EIGHT_BITS_FROM = 8, 9  # compute capability: products in eight bits
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Hardware:
     compile: bool
     deterministic: bool = False  # on a GPU; a CPU with the same number of threads always is
     cuda_was_in_use: bool = False  # too early for that
+    eight_bits: bool = False  # products of blocks, in training; all else is in `precision`
 
     @classmethod
     def choose(cls, settings: SystemSettings, saved_by_compiling: float = 0.0) -> Hardware:
@@ -57,7 +59,7 @@ class Hardware:
             torch.set_float32_matmul_precision("high")
         if settings.threads:
             torch.set_num_threads(settings.threads)
-        half = settings.precision == "bfloat16" or (settings.precision == "auto" and device.type == "cuda")
+        half = settings.precision == "bfloat16" or (settings.precision != "float32" and device.type == "cuda")
         # On a CPU, compiling takes longer than it saves in a short run, and needs a C++ compiler.
         pays = device.type == "cuda" and saved_by_compiling > COMPILING
         return cls(
@@ -66,7 +68,21 @@ class Hardware:
             compile=settings.compile == "yes" or (settings.compile == "auto" and pays),
             deterministic=settings.deterministic and device.type == "cuda",
             cuda_was_in_use=too_late,
+            eight_bits=settings.precision == "float8",
         )
+
+    def check_training(self) -> None:
+        """An error where eight bits are asked for and this device has none: to train, not to use what was trained."""
+        if not self.eight_bits:
+            return
+        able = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= EIGHT_BITS_FROM
+        if not able:
+            raise RegardError(
+                'system.precision = "float8" cannot be trained with on this device.',
+                f"It needs a GPU of compute capability {'.'.join(map(str, EIGHT_BITS_FROM))} or higher, as an H100. "
+                f"This is {self.name}.",
+                'Set system.precision to "auto".',
+            )
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.precision == torch.float32:
@@ -141,7 +157,7 @@ class Hardware:
 
     @property
     def _precision(self) -> str:
-        return str(self.precision).removeprefix("torch.")
+        return "float8" if self.eight_bits else str(self.precision).removeprefix("torch.")
 
 
 def _first_product(device: torch.device) -> None:

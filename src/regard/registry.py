@@ -26,13 +26,20 @@ from regard.errors import RegardError, UsageError, did_you_mean
 
 TASKS: dict[str, Any] = {
     "translate": "regard.tasks.translate:Translate",
+    "summarize": "regard.tasks.summarize:Summarize",
     "language": "regard.tasks.language:Language",
+    "chat": "regard.tasks.chat:Chat",
     "masked": "regard.tasks.masked:Masked",
     "classify-text": "regard.tasks.classify_text:ClassifyText",
+    "answer": "regard.tasks.answer:Answer",
     "embeddings": "regard.tasks.embeddings:Embeddings",
     "classify-image": "regard.tasks.classify_image:ClassifyImage",
+    "detect": "regard.tasks.detect:Detect",
     "pixels": "regard.tasks.pixels:Pixels",
+    "segment": "regard.tasks.segment:Segment",
+    "caption": "regard.tasks.caption:Caption",
     "synthetic": "regard.tasks.synthetic:Synthetic",
+    "play": "regard.tasks.play:Play",
 }
 MIXERS: dict[str, Any] = {
     "attention": "regard.layers.attention:Attention",

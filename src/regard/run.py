@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shlex
 import shutil
+import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +24,14 @@ from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import Auto, TaskSettings
+from regard.startup import uncollected, wake_gpu
 from regard.tasks.batch_size import with_batch_size
 from regard.tasks.room import check_room_to_load, check_room_to_train, smaller
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
 from regard.tasks.task import Task
 from regard.training.folder import RunFolder, is_run
 from regard.training.manifest import MANIFEST
+from regard.version import __version__
 
 # What may change when a run is resumed; all else decides the numbers.
 FREE = {"recipe", "data.root", "data.cache"} | {
@@ -57,10 +63,12 @@ def load(path: Path | str, device: str = "auto", data: Path | str | None = None)
 def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
     """Put an opened run's model on a device, with its weights: mapped on a CPU, copied to a GPU from where they lie."""
     checked = task.folder.checked_meanwhile(task.folder.model.name)  # begins before torch is loaded
-    from regard.hardware import Hardware
-    from regard.models.blank import Blank
-    from regard.recipes import changed
-    from regard.training.checkpoint import load_model, read_weights
+    wake_gpu(device)
+    with uncollected():
+        from regard.hardware import Hardware
+        from regard.models.blank import Blank
+        from regard.recipes import changed
+        from regard.training.checkpoint import load_model, read_weights
 
     task.hardware = Hardware.choose(changed(task.settings.system, device=device))
     if not (task.folder.path / MANIFEST).exists():
@@ -72,6 +80,10 @@ def load_weights(task: Task[Any], device: str = "auto") -> Task[Any]:
         with Blank():
             model = task.build()
         load_model(model, weights, task.folder.path)
+        if task.hardware.device.type == "cuda":
+            for name in task.used_on_gpu:
+                with suppress(ImportError):  # without Triton
+                    import_module(name)
     task.model = model.to(task.hardware.device).eval()
     return task
 
@@ -147,20 +159,82 @@ def train(
             "A run is never overwritten.",
             "Add --resume to continue it, or --out DIR to train another with its settings.",
         )
+    if several():
+        return path.resolve(), _train_together(settings, path, resume, changes, moved=data is not None)
+    return path.resolve(), _train_in(settings, path, resume, changes, moved=data is not None)
+
+
+def _train_in(
+    settings: TaskSettings, path: Path, resume: bool, changes: list[str], moved: bool, processes: Any = None
+) -> dict[str, Any]:
+    """Create the run folder, or open it, and train in it."""
     if resume and is_run(path):
         folder = RunFolder.open(path)
         with locked(folder.path):
-            return folder.path.resolve(), _train(_resumed(folder, settings, changes, moved=data is not None), folder)
+            return _train(_resumed(folder, settings, changes, moved), folder, processes)
     check_files(settings)
     folder = RunFolder.create(path, to_toml(settings), registry.plugins_of(settings.parts), taken_over(settings))
     with locked(folder.path):
         try:
-            summary = _train(settings, folder)
+            return _train(settings, folder, processes)
         except BaseException:
             if not folder.saved_steps():
                 shutil.rmtree(folder.path, ignore_errors=True)
             raise
-    return folder.path.resolve(), summary
+
+
+# ---------------------------------------------------------------- one training, several processes
+
+
+def several() -> bool:
+    """Whether this is one of several processes of a training: torchrun and others say so in the environment."""
+    return os.environ.get("WORLD_SIZE", "1") != "1"
+
+
+def _train_together(
+    settings: TaskSettings, path: Path, resume: bool, changes: list[str], moved: bool
+) -> dict[str, Any]:
+    """The same for one of several processes. The first has the run folder; the others look at a copy of it."""
+    from regard.hardware import Hardware
+    from regard.training.processes import check_share, joined
+
+    device = Hardware.choose(settings.system).device
+    with joined(device, settings.system.patience) as processes:
+        asked = {name: value for name, value in flat(settings).items() if name != "data.cache"}
+        whole = {"the version of Regard": __version__, "the run folder": str(path.resolve())}
+        processes.must_agree(whole | {"which settings there are": sorted(asked)})
+        processes.must_agree({f"the setting {name}": value for name, value in asked.items()})
+        check_share(settings.training.pieces, processes.count, getattr(settings.training, "reduce", "exact"))
+        if processes.first:
+            return _train_in(settings, path, resume, changes, moved, processes)
+        with console.silent(), tempfile.TemporaryDirectory(prefix="regard-") as scratch:
+            told = processes.tell()  # once the run folder is there, with the settings that it has
+            settings = from_toml(told, name=str(path), of_run=True)
+            folder = RunFolder.create(Path(scratch, "run"), told)
+            folder.checkpoints.symlink_to(path.resolve() / folder.checkpoints.name)
+            return _train(settings, folder, processes, path)
+
+
+def _prepare(task: Task[Any], processes: Any, original: Path | None) -> None:
+    """The first process makes what is prepared once: the tokenizer, cached data. The others then find it."""
+    if processes is None:
+        task.prepare()
+        return
+    if processes.first:
+        task.prepare()
+    processes.wait()
+    if original is None:
+        return
+    if not original.is_dir():
+        raise RegardError(
+            f"There is no '{original}' here.",
+            "The first process has made this run folder, but it is not on a disk that all of them share.",
+            "Choose a folder that every machine has, with --out DIR.",
+        )
+    for path in original.iterdir():
+        if path.is_file() and not path.name.startswith(".") and path.suffix in (".json", ".vec", ".txt"):
+            shutil.copy(path, task.folder.path)
+    task.prepare()
 
 
 def _resumed(folder: RunFolder, asked: TaskSettings, changes: list[str], moved: bool) -> Any:
@@ -203,16 +277,25 @@ def _resumed(folder: RunFolder, asked: TaskSettings, changes: list[str], moved: 
 # ---------------------------------------------------------------- training
 
 
-def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
-    """Train; what may happen at any moment becomes an error that says how to continue."""
+def _train(
+    settings: TaskSettings, folder: RunFolder, processes: Any = None, original: Path | None = None
+) -> dict[str, Any]:
+    """Train; what may happen at any moment becomes an error that says how to continue.
+
+    `processes`: those that train together. `original`: the run folder, where `folder` is a copy of it.
+    """
     # Imported here: torch takes a second or two, and a mistake in the settings is reported without it.
-    from regard.hardware import memory_errors
+    wake_gpu(settings.system.device)
+    with uncollected():
+        from regard.hardware import memory_errors
 
     try:
+        if processes and processes.first:
+            processes.tell(to_toml(settings))
         folder.sweep()
         # A step that does not fit is computed in more pieces: here one row did not, or what is not a batch at all.
         with memory_errors(f"with {settings.BATCH} = {settings.batch_size:,}", f"Lower {smaller(settings)}."):
-            return _train_task(registry.load("tasks", settings.task)(settings, folder))
+            return _train_task(registry.load("tasks", settings.task)(settings, folder), processes, original)
     except (Interrupted, KeyboardInterrupt):
         raise Interrupted(_how_to_continue(settings, folder)) from None
     except OSError as error:
@@ -224,53 +307,58 @@ def _train(settings: TaskSettings, folder: RunFolder) -> dict[str, Any]:
         ) from None
 
 
-def _train_task(task: Task[Any]) -> dict[str, Any]:
+def _train_task(task: Task[Any], processes: Any, original: Path | None) -> dict[str, Any]:
     """Prepare, train or continue training, test, and leave a finished run. Returns its summary."""
     from regard.hardware import Hardware
 
     task.hardware = Hardware.choose(task.settings.system, task.settings.saved_by_compiling)
+    task.hardware.check_training()
     if isinstance(task.settings.batch_size, Auto):
         task = with_batch_size(task)
         task.hardware = Hardware.choose(task.settings.system, task.settings.saved_by_compiling)  # now that it is known
     console.say(f"Training '{task.settings.recipe}' on {task.hardware.describe()}.")
     with task.hardware.reproducible():
-        return _train_on_hardware(task)
+        return _train_on_hardware(task, processes, original)
 
 
-def _train_on_hardware(task: Task[Any]) -> dict[str, Any]:
+def _train_on_hardware(task: Task[Any], processes: Any, original: Path | None) -> dict[str, Any]:
     """The same, where it is known what it runs on."""
     from regard.hardware import seed_everything
     from regard.training.compiling import compiler_ahead
     from regard.training.loop import Trainer
+    from regard.training.processes import ALONE
+    from regard.training.rehearsal import kernels_ahead
 
     settings, folder = task.settings, task.folder
     for remark in settings.remarks():
         console.warn(remark)
-    with task.hardware.waking(), compiler_ahead(task.hardware.compile):
-        task.prepare()
+    with task.hardware.waking(), compiler_ahead(task.hardware.compile), kernels_ahead(task):
+        _prepare(task, processes, original)
     check_room_to_train(task)
     seed_everything(settings.seed)
     task.model = task.build()
-    trainer = Trainer(task)
+    trainer = Trainer(task, processes or ALONE)
     folder.write_text("config.toml", to_toml(settings))  # a resumed run may have been given more steps
     if trainer.resumed_at < settings.training.steps:
-        _note_environment(task, trainer.resumed_at)
+        _note_environment(task, trainer.resumed_at, processes or ALONE)
     parameters = sum(parameter.numel() for parameter in task.model.parameters())
     console.say(f"{task.describe()} · {parameters:,} parameters")
     model = settings.model.model_dump() if hasattr(settings, "model") else {}
     folder.write_json("config.json", task.architecture() | {"model": model})
     with trainer.pictures:
         progress = trainer.run()
+        if original is not None:
+            return {}  # the first process does the rest
         trainer.finish()
         metrics = task.test()
     return _write_summary(task, progress.step, progress.seconds, parameters, trainer.memory, metrics)
 
 
-def _note_environment(task: Task[Any], step: int) -> None:
+def _note_environment(task: Task[Any], step: int, processes: Any) -> None:
     """Add what the run is made with from this step on to its history; warn if that gives other last bits."""
     from regard.hardware import environment, other_bits
 
-    now = {"from_step": step} | task.hardware.to_json() | environment()
+    now = {"from_step": step, "processes": processes.count} | task.hardware.to_json() | environment()
     history = []
     if task.folder.has(ENVIRONMENT):
         before = task.folder.read_json(ENVIRONMENT, list[dict[str, Any]] | dict[str, Any])

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.lines import destination
+from regard.cli.classify import _shown as class_as_line
+from regard.cli.detect import _lines as boxes_as_lines
+from regard.cli.lines import destination, one_field
+from regard.evaluation.classification import Guess
 from regard.files import write_atomically
 
 
@@ -48,3 +51,13 @@ def test_a_full_disk_is_told_in_three_lines():
     assert found.returncode == 1
     assert found.stderr.startswith("Error: The output cannot be written.") and "Traceback" not in found.stderr
     assert len(found.stderr.splitlines()) == 3
+
+
+def test_a_label_with_tabs_and_line_breaks_is_one_field():
+    label = "a\tb\nc\u2028d é"
+    box = {"label": label, "score": 0.5, "box": [1.0, 2.0, 3.0, 4.0]}
+    [line] = boxes_as_lines({"image": "a.png", "found": [box]}).splitlines()
+    assert line.split("\t") == ["a.png", r"a\tb\nc\u2028d é", "0.500", "1.0", "2.0", "3.0", "4.0"]
+    assert one_field("plain é") == "plain é"
+    [line] = class_as_line("text", Guess(label, 0.5, [(label, 0.5)]), 1, False).splitlines()
+    assert line.split("\t") == [r"a\tb\nc\u2028d é", "0.5000"]

@@ -90,8 +90,8 @@ def test_a_mistake_is_reported_before_torch_is_loaded(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_to_use_a_run_loads_no_compiler_and_nothing_that_draws(trained, tmp_path):
-    run = str(trained.folder.path)
+def test_to_use_a_run_loads_no_compiler_and_nothing_that_draws(tiny_run, tmp_path):
+    run = str(tiny_run("translate"))
     (tmp_path / "in").write_text("The dog sleeps.\n")
     for code, said, shown, loaded in executed(f"evaluate {run}", f"translate {run} {tmp_path / 'in'}", cwd=tmp_path):
         assert not code, said

@@ -18,7 +18,7 @@ from image_sources import idx, mnist, png, tar, write
 from photos import Photos, spoil
 from regard.data import image_workers
 from regard.data.image_cache import image_splits
-from regard.data.image_decoding import OneOfAll
+from regard.data.image_decoding import OneOfAll, Read
 from regard.data.image_entries import Entry, NoLabel
 from regard.data.image_workers import Worker, decoded_in_order
 from regard.data.images import BadImage, Form
@@ -40,7 +40,7 @@ def started(monkeypatch) -> list[Worker]:
     monkeypatch.setattr(image_workers, "Worker", Recorded)
     monkeypatch.setattr(image_workers, "WORTH", 1e-9)
     monkeypatch.setattr(image_workers, "TIMED", 5)
-    monkeypatch.setattr(image_workers, "_cores", lambda: 2)
+    monkeypatch.setattr(image_workers, "cores", lambda: 2)
     return workers
 
 
@@ -129,7 +129,7 @@ def test_ctrl_c_is_left_to_the_process_that_started_it(worker):
     assert worker.ready
     worker.process.send_signal(signal.SIGINT)
     [outcome] = worker.decode([png(7)], 0)
-    assert isinstance(outcome, float)
+    assert isinstance(outcome, Read)
 
 
 def test_a_full_disk_is_the_same_error_as_without_processes():
@@ -150,7 +150,7 @@ def test_every_kind_of_content_goes_to_a_process_and_back(worker, tmp_path):
     path, content, given, missing, same = worker.decode(
         [tmp_path / "a.png", png(9), pixels, tmp_path / "b\udcff.png", bad], 2
     )
-    assert path == content != given and isinstance(given, float)
+    assert path == content != given and isinstance(given, Read)
     assert isinstance(missing, BadImage) and missing.reason == "It is missing."
     assert same is bad, "it is still known that it lacks only a label"
     rows = np.fromfile(tmp_path / "pixels", np.uint8).reshape(9, -1)
@@ -161,7 +161,7 @@ def test_where_no_process_can_start_threads_do_it(tmp_path, started, monkeypatch
     monkeypatch.setattr(sys, "executable", "/bin/false")
     images = [(Entry(f"{number}", "", ""), png(number)) for number in range(99)]
     outcomes = list(decoded_in_order(images, 99, FORM, tmp_path / "pixels"))
-    assert len(outcomes) == 99 and all(isinstance(outcome, float) for _, outcome in outcomes)
+    assert len(outcomes) == 99 and all(isinstance(outcome, Read) for _, outcome in outcomes)
     assert np.fromfile(tmp_path / "pixels", np.uint8).reshape(99, -1)[:, 0].tolist() == list(range(99))
 
 

@@ -159,7 +159,7 @@ BAD = {
     "too few columns": ("a.tsv", b"pos good\n", "1 column"),
     "bytes that are not UTF-8": ("a.tsv", b"pos\tcaf\xe9\n", "not valid UTF-8"),
     "bytes that are not UTF-8 in quotes": ("a.csv", b'pos,"caf\xe9"\n', "not valid UTF-8"),
-    "a comma outside quotes": ("a.csv", b"pos,good, really\n", "3 column(s) where the header has 2"),
+    "a comma outside quotes": ("a.csv", b"pos,good, really\n", "3 columns where the header has 2"),
     "text after a quote": ("a.csv", b'pos,"good" really\n', "not valid CSV"),
     "no JSON": ("a.jsonl", b"{label: pos}\n", "not valid JSON"),
     "no object": ("a.jsonl", b'["pos", "good"]\n', "not a JSON object"),

@@ -11,7 +11,7 @@ import pytest
 from expect import error_of
 from regard.data.lines import LONGEST_LINE
 from regard.data.pairs import _sample_pairs, not_empty, pair_files, pair_source, pair_splits, read_aligned, read_tsv
-from regard.data.samples import english_german
+from regard.data.samples import english_german, stories
 from regard.settings import PairData
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two cats.", "Zwei Katzen."), ("Größe 句子 🙂", "naïve Ωmega")]
@@ -278,3 +278,11 @@ def test_the_built_in_corpus_needs_no_place_to_be_kept(tmp_path, monkeypatch):
     named = PairData(sample="english-german", cache=str(tmp_path / "file"))
     assert list(pair_splits(named)["test"]) == small.test
     _sample_pairs.cache_clear()
+
+
+def test_the_stories_are_pairs_of_a_question_with_its_story_and_an_answer_in_words():
+    splits = pair_splits(PairData(sample="stories"))
+    pairs = list(splits["test"])
+    asked = stories.stories().test
+    assert [pair[0] for pair in pairs] == [f"{each.question} {each.story}" for each in asked]
+    assert [pair[1] for pair in pairs] == [each.answer or "nobody knows" for each in asked]

@@ -27,7 +27,9 @@ from corpora import (
 from regard.data import cbow_batches, packed
 from regard.data.batch import Batch, DataState
 from regard.data.bpe_dropout import BpeDropout
+from regard.data.caption_batches import Captions, CaptionStream
 from regard.data.cbow_batches import Lexicon, WordStream
+from regard.data.game_batches import GameStream
 from regard.data.image_batches import ImageStream
 from regard.data.labelled_batches import LabelledRows, LabelledStream
 from regard.data.masked_batches import MaskedStream, Masking
@@ -35,10 +37,13 @@ from regard.data.packing import rows_of_length
 from regard.data.pair_batches import PairStream, Rectangle
 from regard.data.palette import Palette
 from regard.data.pixel_batches import PixelStream
+from regard.data.question_batches import QuestionRows, QuestionStream
+from regard.data.ragged import Ragged
 from regard.data.samples import english_german
 from regard.data.stream import Stream
 from regard.data.synthetic import SyntheticStream
 from regard.data.text_batches import NextTokenStream
+from regard.data.tokenised_questions import TokenisedQuestions, windows_of
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError
 from regard.settings import CropSettings, EmbeddingSettings, MaskingSettings, SyntheticSettings, TokenizerSettings
@@ -85,6 +90,21 @@ def texts(rows: int, seed: int, at_end: bool = False, apart: bool = False) -> St
     return LabelledStream(tokenised_texts(TEXTS), LabelledRows(rows, 32, at_end, apart), seed, max_length=16)
 
 
+def asked(rows: int, seed: int, apart: bool = False) -> Stream:
+    """Questions of one token, each other than all others, about texts that are read in windows."""
+    texts = tokenised_texts(TEXTS).texts
+    one_each = Ragged.from_lists([[300 + number] for number in range(len(TEXTS))])
+    spans = Ragged.from_lists([[0, 0] if len(ids) else [] for ids, _ in TEXTS])
+    every = np.arange(len(TEXTS))
+    questions = TokenisedQuestions(one_each, texts, every, spans, np.ones(len(TEXTS), np.int64))
+    return QuestionStream(windows_of(questions, 32, 16), QuestionRows(rows, 32, apart), seed)
+
+
+def questions_of(batch: Any) -> list[Hashable]:
+    starts = (batch.labels != batch.nothing).flatten().nonzero()[:, 0]
+    return (batch.tokens_BT.flatten()[starts + 1] - 300).tolist()
+
+
 def masked(rows: int, seed: int) -> Stream:
     return MaskedStream(IDS, rows, LENGTH, seed, Masking(MaskingSettings(), vocabulary=300))
 
@@ -110,6 +130,11 @@ class Case:
 
 
 IMAGE_NUMBERS = list(range(len(IMAGES)))
+# Of each image: 100 times its number, and which caption it is.
+THREE_CAPTIONS = Captions(
+    Ragged.from_lists([[100 * image + each + 3] for image in IMAGE_NUMBERS for each in range(3)]),
+    np.arange(0, 3 * len(IMAGES) + 1, 3),
+)
 CASES = {
     "pairs": Case(pairs, unpack_pairs, PAIRS),
     "pairs apart": Case(partial(pairs, apart=True), unpack_pairs, PAIRS, shapes=6, rows_alone=False),
@@ -117,6 +142,10 @@ CASES = {
     "texts": Case(texts, unpack_texts, TEXTS),
     "texts, class at the end": Case(partial(texts, at_end=True), unpack_texts, TEXTS),
     "texts apart": Case(partial(texts, apart=True), unpack_texts, TEXTS, shapes=6, rows_alone=False),
+    "questions": Case(asked, questions_of, list(range(len(TEXTS)))),
+    "questions apart": Case(
+        partial(asked, apart=True), questions_of, list(range(len(TEXTS))), shapes=6, rows_alone=False
+    ),
     "next tokens": Case(
         lambda rows, seed: NextTokenStream(IDS, rows, LENGTH, seed),
         lambda batch: first_tokens(batch.tokens_BT),
@@ -134,6 +163,11 @@ CASES = {
         np.repeat(np.arange(len(zipf()[1])), zipf()[1].counts).tolist(),
         rows=30,
     ),
+    "games": Case(
+        lambda rows, seed: GameStream(Ragged.from_lists([[3, 10 + n, 2] for n in range(50)]), rows, 4, seed),
+        lambda batch: (batch.labels[:, 0] - 10).tolist(),
+        list(range(50)),
+    ),
     "images": Case(
         lambda rows, seed: ImageStream(IMAGES, rows, seed, mixed=False),
         lambda batch: batch.labels[:, 0].tolist(),
@@ -142,6 +176,11 @@ CASES = {
     "images mixed": Case(
         lambda rows, seed: ImageStream(IMAGES, rows, seed, mixed=True),
         lambda batch: batch.labels[:, 0].tolist(),
+        IMAGE_NUMBERS,
+    ),
+    "captions": Case(
+        lambda rows, seed: CaptionStream(IMAGES, THREE_CAPTIONS, 4, rows, seed),
+        lambda batch: (batch.labels[:, 0] // 100).tolist(),  # whichever of its captions an image comes with
         IMAGE_NUMBERS,
     ),
     "pixels": Case(

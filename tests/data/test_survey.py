@@ -10,11 +10,21 @@ import pytest
 from photos import SETTINGS
 from regard.data import survey as module
 from regard.data.labelled import labelled_splits
+from regard.data.questions import question_splits
 from regard.data.running_text import TextSplits
-from regard.data.survey import count_pairs, survey_images, survey_labelled, survey_pairs, survey_text
+from regard.data.splits import Obstacle
+from regard.data.survey import (
+    Survey,
+    count_pairs,
+    survey_images,
+    survey_labelled,
+    survey_pairs,
+    survey_questions,
+    survey_text,
+)
 from regard.data.text import text_source
 from regard.data.tokenizers import train_tokenizer
-from regard.settings import LabelledData, TextData, TokenizerSettings
+from regard.settings import LabelledData, QuestionData, TextData, TokenizerSettings
 
 KNOWN = "the dog sees a cat . der Hund sieht eine Katze . " + " ".join(f"w{n}" for n in range(20))
 WORDS = train_tokenizer([KNOWN], TokenizerSettings(kind="word", vocabulary=1000))
@@ -129,6 +139,34 @@ def test_pairs_that_are_of_no_use_or_stand_in_train_and_test_are_named():
     assert survey_pairs({"train": clean[:5], "valid": clean[5:7], "test": clean[7:]}, (WORDS, WORDS), 15)[1] == []
 
 
+def test_answers_that_are_all_short_are_not_of_unequal_length():
+    answers = [(words(18, n % 2), "w1") for n in range(20)]
+    assert count_pairs(answers, (WORDS, WORDS), 100)[0]["unequal"] == 0
+    swapped = [("w1", words(18)), ("w1", words(18)), *answers]
+    assert count_pairs(swapped, (WORDS, WORDS), 100)[0]["unequal"] == 2
+
+
+def test_a_split_without_samples_is_in_the_way_of_training(tmp_path):
+    pairs = [(words(3, n), words(3, n)) for n in range(9)]
+    whole = {"train": pairs[:5], "valid": pairs[5:7], "test": pairs[7:]}
+    assert not obstacles(survey_pairs(whole, (WORDS, WORDS), 15))
+    assert obstacles(survey_pairs(whole | {"test": [("", "w1")]}, (WORDS, WORDS), 15)) == [
+        "The test data is empty: no pair with text on both sides is left for it."
+    ]
+    [only] = obstacles(survey_pairs(whole, (WORDS, WORDS), 3))
+    assert "All training pairs are longer than data.max_length = 3" in only
+    (tmp_path / "a.jsonl").write_text('{"question": "Who?", "context": "Mary went.", "answer": "John"}\n' * 2)
+    sources = question_splits(QuestionData(root=str(tmp_path), train=["a.jsonl"], valid=["a.jsonl"]))
+    assert [line.partition(":")[0] for line in obstacles(survey_questions(sources, True))] == [
+        "The test data is empty",
+        "No training question has an answer that stands in its context.",
+    ]
+
+
+def obstacles(survey: Survey) -> list[str]:
+    return [line for line in survey[1] if isinstance(line, Obstacle)]
+
+
 def test_text_that_is_little_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "three"}\n')
     text = text_source("a.jsonl", TextData(root=str(tmp_path)))
@@ -151,7 +189,7 @@ def test_labels_that_are_rare_or_unknown_and_texts_in_train_and_test_are_named(t
     assert figures["test"]["texts_also_in_train"] == 1
     said = " ".join(advice)
     assert "Labels of test that train does not have: c." in said
-    assert "1 test texts are also in train" in said
+    assert "1 test text is also in train" in said
     assert "The class 'b' has only 2 training texts." in said
 
 
@@ -168,8 +206,8 @@ def test_images_that_are_bad_repeated_or_rare_are_named(photos):
     for part in (
         "text.png",
         "train/none",
-        "1 images occur with more than one label",
+        "1 image occurs with more than one label",
         "3 test images are also in train",
     ):
         assert part in said
-    assert "The class 'few' has only 1 training images." in said
+    assert "The class 'few' has only 1 training image." in said

@@ -137,6 +137,44 @@ def test_all_tokens_are_in_the_vocabulary_and_are_spelled_apart(kind):
     assert len({spell(given, token) for token in used}) == len(used)
 
 
+# --- Permutations ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("elements", "vocabulary"), [(3, 6), (4, 24), (5, 120)])
+def test_each_label_is_what_all_permutations_so_far_make_of_the_elements(elements, vocabulary):
+    given = settings("permutations", vocabulary=vocabulary, length=17)
+    batch = sequences(given, 100, np.random.default_rng(4))
+    assert batch.tokens_BT.shape == batch.labels.shape == (100, 17)
+    for tokens, labels in zip(batch.tokens_BT.tolist(), batch.labels.tolist(), strict=True):
+        things = "abcde"[:elements]
+        for token, label in zip(tokens, labels, strict=True):
+            taken_from = [ord(letter) - ord("a") for letter in spell(given, token)]
+            things = "".join(things[place] for place in taken_from)
+            assert spell(given, label) == things
+
+
+def test_permutations_are_all_drawn_and_chance_is_one_of_them():
+    given = settings("permutations", vocabulary=6, length=16)
+    batch = sequences(given, 500, np.random.default_rng(4))
+    spelled = {spell(given, token) for token in batch.tokens_BT.flatten().tolist()}
+    assert spelled == {"abc", "acb", "bac", "bca", "cab", "cba"}
+    assert chance(given) == 100 / 6
+    _, counts = batch.labels.unique(return_counts=True)
+    assert len(counts) == 6 and counts.max() < 1.1 * counts.min()  # no answer is commoner
+    assert vocabulary_size(given) == int(batch.tokens_BT.max()) + 1
+
+
+def test_permutations_come_from_the_seed_and_the_row_alone():
+    given = settings("permutations", vocabulary=6, length=16)
+
+    def first(seed: int):
+        return next(SyntheticStream(given, 50, seed).batches(DataState()))[0]
+
+    assert equal(first(3), first(3))
+    assert not equal(first(3), first(4))
+    assert not equal(held_out(given, "valid"), held_out(given, "test"))
+
+
 # --- The stream ------------------------------------------------------------------------------------------
 
 
@@ -168,6 +206,7 @@ def test_held_out_sequences_are_fixed_and_as_many_as_asked_for(split):
         ({"length": 25}, "length = 25 is odd"),
         ({"length": 2}, "length"),
         ({"kind": "recall-one-shot", "length": 8}, "length = 8 has no room"),
+        ({"kind": "permutations", "vocabulary": 8}, "use 6 .of three elements., 24 .of four. or 120"),
     ],
 )
 def test_sequences_that_cannot_be_made_are_refused(changes, named):

@@ -51,9 +51,9 @@ def test_a_file_that_is_named_may_have_any_ending(tmp_path):
 
 def test_a_folder_gives_its_text_files_by_name_whatever_their_depth(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
-    for name in ["z.txt", "a.md", "deep/m.jsonl", "deep/er/b.txt.gz", "deep/c.jsonl.gz", "picture.png", "notes.csv"]:
+    for name in ["z.txt", "a.md", "deep/m.jsonl", "deep/er/b.txt.gz", "deep/c.jsonl.xz", "picture.png", "notes.csv"]:
         (tmp_path / name).write_bytes(b"")
-    expected = ["a.md", "deep/c.jsonl.gz", "deep/er/b.txt.gz", "deep/m.jsonl", "z.txt"]
+    expected = ["a.md", "deep/c.jsonl.xz", "deep/er/b.txt.gz", "deep/m.jsonl", "z.txt"]
     assert names(source(tmp_path, "."), tmp_path) == expected
 
 

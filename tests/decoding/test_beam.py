@@ -8,7 +8,7 @@ import torch
 from regard.decoding.beam import Beams, penalty
 from regard.decoding.engine import Engine
 from regard.decoding.hypothesis import Request
-from regard.decoding.translate import _searched
+from regard.decoding.text_search import _searched
 
 START, END, WORDS = 1, 2, 6
 

@@ -15,10 +15,11 @@ WORDS, CONTEXT, END = 30, 64, 2
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14], [15, 16]]
 
 
-@pytest.fixture(scope="module", params=["learned", "rotary", "local", "gru"])
+@pytest.fixture(scope="module", params=["learned", "rotary", "local", "gru", "shared"])
 def model(request) -> Causal:
-    torch.manual_seed(17)
-    part = {"positions": request.param} if request.param in ("learned", "rotary") else {"mixer": request.param}
+    torch.manual_seed(19 if request.param == "shared" else 17)  # with which none goes round in circles
+    setting = {"learned": "positions", "rotary": "positions", "shared": "feedback"}.get(request.param, "mixer")
+    part = {setting: request.param}
     shape = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre"}
     # Untied, and with large weights: a random model that repeats itself little.
     settings = CausalModel(**shape, **part, max_positions=CONTEXT, tie_embeddings="none")

@@ -22,7 +22,7 @@ from regard.settings import CausalModel, GenerationSettings
 from tiny import TINY_TEXT
 
 WORDS, CONTEXT = 30, 40
-SHAPE = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre"}
+SHAPE = {"layers": 1, "width": 32, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre"}
 FAMILIES = {
     "learned": {"positions": "learned", "max_positions": CONTEXT},  # the table ends where the context does
     "rotary": {"positions": "rotary"},
@@ -86,13 +86,13 @@ def passes(row: Sequence[GeneratedToken]) -> int:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_text_is_that_of_greedy_decoding(family, device):
-    model, prompts = random_model(family, device), random_prompts(12)
-    expected = tokens(write(model, prompts))
+    model, prompts = random_model(family, device), random_prompts(5)
+    expected = write(model, prompts)
     for lookup in (2, 7):
         found = write(model, prompts, lookup=lookup)
-        assert tokens(found) == expected
+        assert tokens(found) == tokens(expected)
         assert sum(map(passes, found)) < 0.9 * sum(map(len, found))
-    assert all(not written.same_pass for row in write(model, prompts[:4]) for written in row)
+    assert all(not written.same_pass for row in expected for written in row)
 
 
 def test_a_trained_model_writes_the_same_text_in_fewer_passes(language):

@@ -79,7 +79,7 @@ MISTAKES = {
     "damaged config.toml": Mistake("translate {bad}/misconfigured", ("misconfigured/config.toml", "as TOML"), 2),
     # the other verbs
     "unknown split": Mistake("evaluate {run} --split nonsense", ("no split 'nonsense'", "--split test"), 2),
-    "picture that is no PNG": Mistake("explain {run} hello -o new.jpg", ("not a PNG", ".png"), 2),
+    "picture of another kind": Mistake("explain {run} hello -o new.jpg", ("unknown ending", ".png"), 2),
     "missing file to translate": Mistake("translate {run} no.txt", ("'no.txt' is missing",)),
     "invalid UTF-8 on standard input": Mistake(
         "translate {run} -o new.txt",
@@ -141,6 +141,7 @@ def test_bad_lines_can_be_skipped(bad: Path, corpus: Path, tiny_recipe: Path, tm
     few = ["training.steps=2", "training.validate_every=2", "training.save_every=2"]
     shown = regard("train", tiny_recipe, "--out", tmp_path / "run", *few, f"data.train={files}", "data.bad_lines=skip")
     assert "999 pairs" in shown.stderr
+    assert shown.stderr.count(f"1 line of '{bad / 'utf8.en'}' is left out: line 7: It is not valid UTF-8") == 1
 
 
 def test_a_loss_that_overflows_stops_training_and_leaves_the_checkpoint_alone(tiny_recipe: Path, tmp_path: Path):

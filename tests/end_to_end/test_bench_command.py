@@ -119,7 +119,7 @@ def test_stopped_by_hand_it_keeps_what_was_measured(tmp_path):
         (["mixers", "--width", "16", "--heads", "3", "--device", "cpu"], "3 heads do not divide", "Use --heads"),
         (["mixers", "--width", "15", "--device", "cpu"], "A width of 15 is odd.", "Use an even one."),
         (["mixers", "--device", "gpu"], "There is no device 'gpu'.", "Use auto, cpu"),
-        (["mixers", "--rounds", "0"], "Invalid value for '--rounds'", "--help"),
+        (["mixers", "--rounds", "0"], "--rounds cannot be 0.", "--rounds 1"),
         (["mixers", "--seconds", "0"], "Invalid value for '--seconds'", "--help"),
     ],
 )

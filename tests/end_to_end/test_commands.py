@@ -240,12 +240,61 @@ def test_evaluate_scores_other_files_and_keeps_the_translations(run: Path, corpu
     assert out.read_text(encoding="utf-8").splitlines() == api.load(run).translate(sources, beam=1)
 
 
-def test_explain_draws_a_picture(run: Path, tmp_path: Path):
-    picture = tmp_path / "attention.png"
-    found = json.loads(regard("explain", run, "The dog sees a cat.", "-o", picture, "--json").stdout)
-    assert found["picture"] == str(picture)
-    assert found["translation"] == api.load(run).translate("The dog sees a cat.")[0]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+def test_explain_writes_what_its_file_is_to_be(run: Path, tmp_path: Path):
+    sentence, loaded = "The dog sees a cat.", api.load(run)
+    found = json.loads(regard("explain", run, sentence, "-o", tmp_path / "attention.png", "--json").stdout)
+    assert found["file"] == str(tmp_path / "attention.png") and found["what"] == "attention"
+    assert found["said"] == loaded.translate(sentence)[0] and found["difference"] < 1e-4
+    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    regard("explain", run, sentence, "--what", "lens", "-o", tmp_path / "lens.json")
+    lens = json.loads((tmp_path / "lens.json").read_text())["arrays"]
+    assert lens["agreement"]["values"][-1] == 100
+    expected = loaded.trace(sentence).lens().answer.values.tolist()
+    for row, ours in zip(expected, lens["probability of the answer"]["values"], strict=True):
+        assert ours == pytest.approx(row, abs=1e-5)
+    shown = regard("explain", run, sentence, "--what", "candidates", "--count", "3", "-o", tmp_path / "some.csv")
+    assert (tmp_path / "some.csv").read_text().splitlines()[0] == "answer,rank,word,probability"
+    assert "'probability'" in shown.stderr  # which of several arrays it has
+
+
+def test_words_are_aligned_in_the_way_that_was_chosen_and_the_best_beam_is_the_translation(run: Path):
+    sentence, loaded = "The dog sees a cat.", api.load(run)
+    shown = loaded.explain(sentence, what="alignment")
+    aligned = loaded.trace(sentence).alignment()
+    assert shown.arrays[0].values.tolist() == aligned.values.tolist()
+    assert aligned.notes["way"] in shown.remarks[0] and aligned.notes["criterion"] in shown.remarks[0]
+    assert len(shown.figure().axes[0].patches) == len(shown.facts["links"])  # a frame around each
+    other = loaded.explain(sentence, what="alignment", layer=1, reading="reads")
+    assert "layer 1" in other.remarks[0] and "the step that reads" in other.remarks[0]
+    beams = loaded.explain(sentence, what="beams")
+    assert beams.said == loaded.translate(sentence)[0]
+    assert beams.arrays[0].values[0] == beams.arrays[0].values.max()
+
+
+EXPLAIN_MISTAKES = {
+    "": "A text is missing",
+    "hello --what atention": "atention",
+    "hello -o new.jpg": "unknown ending",
+    "hello --what toeplitz": "no convolutions",
+    "hello --what contributions --token xyzzy": "no token 'xyzzy'",
+    "hello --context lines.txt": "A context has no effect",
+    "hello --layer 0": "--layer cannot be 0",
+}
+
+
+@pytest.mark.parametrize("arguments", EXPLAIN_MISTAKES)
+def test_what_cannot_be_shown_is_told_in_three_lines(run: Path, tmp_path: Path, arguments: str):
+    (tmp_path / "lines.txt").write_text("A line.")
+    error = regard("explain", run, *arguments.split(), code=2, cwd=tmp_path).error
+    assert len(error) == 3 and EXPLAIN_MISTAKES[arguments] in error[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["lines.txt"]
+
+
+def test_a_run_without_weights_cannot_be_explained(run: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(run, tmp_path / "copy", symlinks=True))
+    (copy / "model.safetensors").unlink()
+    error = regard("explain", copy, "hello", "-o", tmp_path / "no.png", code=1).error
+    assert len(error) == 3 and "model.safetensors" in " ".join(error)
 
 
 def test_doctor_examines_the_data_of_a_folder(corpus: Path):

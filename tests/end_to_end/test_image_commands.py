@@ -67,17 +67,26 @@ def test_explain_draws_a_map_and_gives_its_numbers(image_classifier, tmp_path: P
     Image.fromarray(stripes("slanted", 220, 1, side=40)).save(tmp_path / "big.png")
     shown = regard("explain", image_classifier.folder.path, "big.png", "-o", "map.png", "--json", cwd=tmp_path)
     found = json.loads(shown.stdout)
-    assert found["label"] and len(found["rollout"]) == len(found["rollout"][0]) == 4
-    assert abs(sum(map(sum, found["rollout"])) - 1) < 1e-4  # no tokens beside the patches: all is on them
+    rollout = found["arrays"]["rollout"]["values"]
+    assert found["label"] and len(rollout) == len(rollout[0]) == 4
+    assert abs(sum(map(sum, rollout)) - 1) < 1e-4  # no tokens beside the patches: all is on them
     with Image.open(tmp_path / "map.png") as picture:
         assert min(picture.size) > 200
 
 
 def test_explain_says_what_it_cannot_draw(image_classifier, pictures: Path, tmp_path: Path) -> None:
     image = pictures / "test" / "down" / "200.png"
-    for arguments in ([image, "--what", "alignment"], [image, "--target", "x"], ["--what", "positions"]):
-        error = regard("explain", image_classifier.folder.path, *arguments, code=2).error
-        assert len(error) == 3 and "is not for images" in error[0]
+    told = {
+        "no words to align": [image, "--what", "alignment"],
+        "A target has no effect": [image, "--target", "x"],
+        "An input has no effect": [image, "--what", "positions"],
+        "An image is missing": ["--what", "lens"],
+        "There is no layer 9": [image, "--layer", "9"],
+    }
+    for says, arguments in told.items():
+        error = regard("explain", image_classifier.folder.path, *arguments, "-o", tmp_path / "no.png", code=2).error
+        assert len(error) == 3 and says in error[0]
+    assert not list(tmp_path.iterdir())
     for arguments in (["missing.png"], [pictures]):
         assert len(regard("explain", image_classifier.folder.path, *arguments, code=1, cwd=tmp_path).error) == 3
 
@@ -93,7 +102,7 @@ def test_a_swin_is_explained_and_probed_too(pictures: Path, tmp_path: Path) -> N
     regard("train", "digits", *TINY_IMAGES, *swin, f"data.images={pictures}", "--out", tmp_path / "swin")
     image = pictures / "test" / "down" / "200.png"
     found = json.loads(regard("explain", "swin", image, "-o", "map.png", "--json", cwd=tmp_path).stdout)
-    assert abs(sum(map(sum, found["rollout"])) - 1) < 1e-4
+    assert abs(sum(map(sum, found["arrays"]["rollout"]["values"])) - 1) < 1e-4
     with Image.open(tmp_path / "map.png") as picture:
         assert min(picture.size) > 200
     layers = json.loads(regard("probe", "swin", "--json", cwd=tmp_path).stdout)["layers"]

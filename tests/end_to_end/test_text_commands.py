@@ -146,7 +146,7 @@ MISTAKES = {
     "translate with a language model": ("translate {language}", ("is a language model", "regard generate"), 2),
     "fill with a classifier": ("fill {classifier} A[MASK]", ("is a text classifier", "regard classify"), 2),
     "classify with a masked model": ("classify {masked}", ("is a masked language model", "regard fill"), 2),
-    "explain a language model": ("explain {language} hello", ("is a language model", "a translator"), 2),
+    "align a language model": ("explain {language} hello --what alignment", ("no words to align",), 2),
     "negative temperature": ("generate {language} --prompt a --temperature -1", ("--temperature -1", "Use 0"), 2),
     "top-k at temperature 0": ("generate {language} --temperature 0 --top-k 3", ("--top-k has no effect",), 2),
     "candidates of many samples": ("generate {language} --top 3 --samples 2", ("--top 3", "--samples 1"), 2),

@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from regard.data.samples import english_german
-from regard.evaluation.metrics import Score, TranslationScorer, bleu, translation_scores
+from regard.evaluation.metrics import TRANSLATION_METRICS, Score, TranslationScorer, bleu, translation_scores
 
 REFERENCES = [german for _, german in english_german.pairs(60, seed=9)]
 
@@ -67,6 +67,13 @@ def test_the_interval_is_what_resampling_gives(scores):
         assert 0 < low < score.value < high and 1 < high - low < 40
     again = {score.name: score for score in translation_scores(HYPOTHESES, REFERENCES)}
     assert again == scores
+
+
+def test_the_interval_is_that_of_sacrebleu(scores):
+    for name, make in TRANSLATION_METRICS.items():
+        theirs = make().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=1000)
+        expected = theirs._mean - theirs._ci, theirs._mean + theirs._ci
+        assert scores[name].interval == pytest.approx(expected, rel=1e-12)
 
 
 def test_more_sentences_give_a_narrower_interval():
@@ -142,3 +149,12 @@ def test_a_scorer_can_be_asked_again():
     first = scorer.scores(HYPOTHESES)
     assert [score.value for score in scorer.scores(REFERENCES)] == pytest.approx([100] * 3)
     assert scorer.scores(HYPOTHESES) == first
+
+
+def test_of_answers_in_a_word_it_is_also_told_how_many_are_right():
+    answers = ["kitchen", "attic", "nobody knows", "garden"]
+    scores = {
+        score.name: score for score in TranslationScorer(answers).scores(["kitchen", "attic", "garden", "garden"])
+    }
+    assert scores["exact"].value == 75.0 and scores["exact"].interval[0] < 75.0 < scores["exact"].interval[1]
+    assert "exact" not in {score.name for score in TranslationScorer(REFERENCES).scores(HYPOTHESES)}

@@ -3,10 +3,21 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from regard.data.image_cache import Images
 from regard.errors import RegardError
-from regard.evaluation.probe import commonest, layer_features, probe, probe_layers, probe_table
+from regard.evaluation.probe import (
+    _read_squares,
+    commonest,
+    layer_features,
+    probe,
+    probe_layers,
+    probe_squares,
+    probe_table,
+)
 from regard.models.causal import Causal
 from regard.settings import CausalModel
 
@@ -34,6 +45,35 @@ def test_of_shuffled_labels_it_finds_nothing():
     test, test_labels = features(400, seed=2)
     shuffled = np.random.default_rng(3).permutation(train_labels)
     assert max(probe(train, shuffled, test, test_labels)) < 45
+
+
+CPU = torch.device("cpu")
+
+
+def test_squares_read_all_at_once_are_those_that_scikit_learn_reads_one_by_one():
+    train, train_labels = features(300, seed=1)
+    test, _ = features(300, seed=2)
+    noisy = np.random.default_rng(4).permutation(train_labels)
+    labels_NS = np.stack([train_labels % 3, noisy % 2, np.zeros_like(noisy)], 1)
+    guessed_NS = _read_squares(train[1], labels_NS, test[1], CPU)
+    for square in (0, 1):
+        expected = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(
+            train[1], labels_NS[:, square]
+        )
+        assert (expected.predict(test[1]) == guessed_NS[:, square]).mean() > 0.99
+    assert not guessed_NS[:, 2].any()
+
+
+def test_of_every_layer_squares_are_scored_and_the_best_is_found():
+    train, train_labels = features(300, seed=1)
+    test, test_labels = features(200, seed=2)
+    squares = [np.stack([labels % 2, labels // 2], 1) for labels in (train_labels, test_labels)]
+    result = probe_squares(train, squares[0], test, squares[1], CPU)
+    noise, *apart = [each["accuracy"] for each in result["layers"]]
+    assert 35 < noise < 65 and min(apart) > 98 and result["best_layer"] in (1, 2)
+    assert np.mean(result["squares"]) == pytest.approx(max(apart))
+    assert 35 < result["commonest_class"] < 65
+    assert "300 positions, tested on 200" in probe_table(result)
 
 
 def test_what_the_commonest_class_of_training_gives():

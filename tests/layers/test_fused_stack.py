@@ -46,12 +46,12 @@ def translator(**changes: object) -> Seq2Seq:
     return filled(Seq2Seq(TranslationModel(**SETTINGS | changes), WORDS, WORDS))
 
 
-def results(of: Causal | Seq2Seq, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+def results(of: Causal | Seq2Seq, *inputs: torch.Tensor, mean: bool = False) -> dict[str, torch.Tensor]:
     """What is given to the head, and the gradients of all weights."""
     of.zero_grad()
     out = of.hidden(*inputs)
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(2)).to(out.device)
-    (out.double() * weights).sum().backward()
+    ((out.double() * weights).sum() / (out[..., 0].numel() if mean else 1)).backward()
     found = {name: weight.grad for name, weight in of.named_parameters() if weight.grad is not None}
     return {"out": out.detach(), **found}
 
@@ -126,6 +126,44 @@ def test_translators_too(changes, monkeypatch):
     compare(translator(**changes).to(DEVICE), monkeypatch, *side(19), *side(23))
 
 
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 9),
+    reason="needs a CUDA device with products in eight bits",
+)
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post", "activation": "relu"},
+        {"activation": "relu2", "norm_kind": "rms", "query_key_norm": True, "key_value_heads": 1},
+        {"positions": "rotary", "bias": False, "feedforward_bias": False},
+        {"cross": True},
+    ],
+)
+def test_products_in_eight_bits_are_as_far_off_as_these_are_coarser(changes, dropout):
+    if "cross" in changes:
+        mine = translator(dropout=dropout).to(DEVICE)
+        places = torch.arange(48, device=DEVICE).expand(3, -1)
+        side = [torch.randint(0, WORDS, (3, 48), device=DEVICE), 1 + places // 20, places]
+        inputs = [*side, *side]
+    else:
+        mine, inputs = model(**changes, dropout=dropout).to(DEVICE), [torch.randint(0, WORDS, (3, 48)).to(DEVICE)]
+    found = []
+    for eight in (False, True, True):
+        torch.manual_seed(3)
+        with torch.autocast(DEVICE, torch.bfloat16), module.eight_bits(eight):
+            found.append(results(mine, *inputs, mean=True))
+    usual, eight, again = found
+    far = {name: ((eight[name] - one).double().norm() / one.double().norm()).item() for name, one in usual.items()}
+    assert far["out"] > 0.02, "products were not in eight bits"
+    # A number rounded by at most 1/16 or 1/8 is off by that / √3 in the mean. Every product adds two such operands on
+    # the way there and two on the way back; norms and softmax may make twice of it.
+    products = 14 if "cross" in changes else 8
+    assert max(far.values()) < 2 * (products * (3 / 16**2 + 1 / 8**2) / 3) ** 0.5
+    assert all(torch.equal(eight[name], again[name]) for name in far if "embedding" not in name)
+
+
 @gpu
 def test_the_same_bytes_every_time(monkeypatch):
     tokens = torch.randint(0, WORDS, (3, 300 if DEVICE == "cuda" else 20), device=DEVICE)
@@ -144,6 +182,7 @@ def test_the_same_bytes_every_time(monkeypatch):
 @pytest.mark.parametrize("norm", [torch.nn.LayerNorm, "rms"])
 @pytest.mark.parametrize("post", [False, True])
 def test_what_dropout_leaves_out_has_no_gradient(norm, post):
+    from regard.layers.fused.product import Product
     from regard.layers.fused.residual import Dropped, add_norm
     from regard.layers.norm import RMSNorm
 
@@ -154,8 +193,8 @@ def test_what_dropout_leaves_out_has_no_gradient(norm, post):
     bias = torch.ones(width, device=DEVICE, requires_grad=True)
     dropped = Dropped(p, torch.tensor(survival, device=DEVICE), torch.tensor([5], device=DEVICE))
     with torch.autocast(DEVICE, HALF):
-        plain = add_norm(x, y, bias, norm, dropped)[0].detach()
-        s, n = add_norm(x, y, bias, norm, dropped, post)
+        plain = add_norm(x, Product(y), bias, norm, dropped)[0].detach()
+        s, (n, _) = add_norm(x, Product(y), bias, norm, dropped, post)
     mask = plain / 2  # what 1 + 1 was multiplied with
     rows = mask.flatten(1).max(1).values
     assert sorted(set(rows.tolist())) == [0.0, pytest.approx(1 / (1 - p) / survival)], "rows are left out as a whole"
@@ -175,11 +214,12 @@ def test_what_dropout_leaves_out_has_no_gradient(norm, post):
 @gpu
 def test_dropout_inside_the_feed_forward():
     from regard.layers.fused.activation import activate
+    from regard.layers.fused.product import Product
 
     h = torch.randn(300, 256, device=DEVICE, dtype=HALF).requires_grad_()
     bias = torch.randn(256, device=DEVICE, requires_grad=True)
     seed = torch.tensor([3], device=DEVICE)
-    a = activate(h, bias, "gelu", 0.5, seed)
+    a = activate(Product(h), bias, "gelu", 0.5, seed).half
     mask = torch.where(a == 0, 0.0, 2.0)
     assert abs((a == 0).float().mean() - 0.5) < 0.02
     wanted = F.gelu(h.float() + bias) * mask

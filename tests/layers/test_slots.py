@@ -7,7 +7,7 @@ import torch
 
 from regard.models.causal import Causal
 from regard.models.seq2seq import Seq2Seq
-from regard.settings import CausalModel, TranslationModel
+from regard.settings import CausalModel, PairModel, TranslationModel
 
 WORDS, LENGTH = 40, 24
 SHAPE = {"layers": 2, "width": 48, "heads": 4, "feedforward": 64, "dropout": 0.0, "norm": "pre"}
@@ -89,10 +89,10 @@ def test_positions_fed_at_once_read_as_one_by_one_whatever_was_guessed_before(fa
     assert at.tolist() == [LENGTH, LENGTH]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, pytest.param({"copy": True}, id="copying")])
 @torch.inference_mode()
 def test_beams_that_take_over_others_read_their_own_lineage(family, device):
-    model = Seq2Seq(TranslationModel(**SHAPE | family), WORDS, WORDS).eval().to(device)
+    model = Seq2Seq(PairModel(**SHAPE | family), WORDS, WORDS).eval().to(device)
     sources = torch.randint(3, WORDS, (2, 7), device=device)
     lengths = torch.tensor([7, 4], device=device)
     state = model.start_slots(2, 3, LENGTH, 8)

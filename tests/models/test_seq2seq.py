@@ -8,18 +8,20 @@ from regard import registry
 from regard.data.pair_batches import PairBatch, Rectangle
 from regard.data.ragged import Ragged
 from regard.data.tokenised import TokenisedPairs
+from regard.data.tokenizers import START
 from regard.models.seq2seq import Seq2Seq
 from regard.recipes import resolve
-from regard.settings import TranslationModel
+from regard.settings import PairModel, TranslationModel
+from regard.training.loss import cross_entropy
 
-WORDS = 50
+WORDS, MANY = 50, 1000
 POSITIONS = [name for name in registry.names("positions") if not list(TranslationModel(positions=name).check_parts())]
 
 
 def make(**changes) -> Seq2Seq:
     torch.manual_seed(1)
     base = {"layers": 2, "width": 16, "heads": 2, "feedforward": 32, "dropout": 0.0, "max_positions": 64}
-    return Seq2Seq(TranslationModel(**base | changes), WORDS, WORDS).eval()
+    return Seq2Seq(PairModel(**base | changes), WORDS, WORDS).eval()
 
 
 def some_pairs(count: int) -> TokenisedPairs:
@@ -50,9 +52,9 @@ def logits_of(model: Seq2Seq, batch: PairBatch) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_a_packed_batch_equals_one_sentence_at_a_time(positions, norm):
-    model = make(positions=positions, norm=norm)
+@pytest.mark.parametrize(("norm", "copy"), [("pre", True), ("post", False)])
+def test_a_packed_batch_equals_one_sentence_at_a_time(positions, norm, copy):
+    model = make(positions=positions, norm=norm, copy=copy)
     pairs = some_pairs(7)
     packed = Rectangle(4, 40, 40).fill([(pairs, [[0, 1, 2], [3, 4], [5, 6]])])
     together = logits_of(model, packed)
@@ -86,6 +88,8 @@ FAMILIES = {
     "GRU": {"mixer": "gru", "cross": "multihead", "feedforward": 0},
     "Hyena": {"mixer": "hyena", "hyena": {"filter_length": 12}},
     "local": {"mixer": "local", "local": {"window": 3}},
+    "copying": {"copy": True},
+    "Bahdanau, copying": {"mixer": "gru", "cross": "bahdanau", "copy": True},
 }
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
 
@@ -126,6 +130,54 @@ def test_the_source_reaches_every_target_position(family):
     changed[0, 2] = (changed[0, 2] + 1 - 3) % (WORDS - 3) + 3
     after = model(changed, ones(source), places, target, ones(target), places[:, :5])
     assert ((before - after).abs().amax(-1) > 1e-7).all()
+
+
+def test_a_model_that_copies_has_two_matrices_more_and_ends_by_itself():
+    plain, copying = make(), make(copy=True)
+    added = {name: weight for name, weight in copying.named_parameters() if name.startswith("copying.")}
+    assert {tuple(weight.shape) for weight in added.values()} == {(16, 16)} and len(added) == 2
+    assert [name for name, _ in plain.named_parameters()] == [
+        name for name, _ in copying.named_parameters() if name not in added
+    ]
+    batch = Rectangle(1, 12, 12).fill([(some_pairs(1), [[0]])])
+    hidden = copying.hidden(*batch.tensors()[4:], *batch.tensors()[1:4])
+    words = torch.zeros(WORDS, dtype=torch.bool)
+    words[batch.source_BS[0][batch.source_BS[0] > 2]] = True
+    changed = (logits_of(copying, batch) != copying.to_logits(hidden))[0].any(0)
+    assert torch.equal(changed, words)
+
+
+def puzzles(count: int, lowest: int, highest: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random words, and the fourth of them: [B, S] and [B]."""
+    source = torch.randint(lowest, highest, (count, 5))
+    return source, source[:, 3]
+
+
+def share_solved(copy: bool) -> float:
+    """Of puzzles with words that never occurred in training."""
+    torch.manual_seed(4)
+    shape = {"layers": 1, "width": 32, "heads": 2, "feedforward": 32, "norm": "pre", "dropout": 0.0}
+    model = Seq2Seq(PairModel(**shape, initialisation="zero-out", copy=copy), MANY, MANY)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def logits(source: torch.Tensor) -> torch.Tensor:
+        target, places = torch.full((len(source), 1), START), torch.arange(5).expand_as(source)
+        ones = torch.ones_like
+        return model(source, ones(source), places, target, ones(target), torch.zeros_like(target))[:, 0]
+
+    for _ in range(50):
+        source, answer = puzzles(32, 3, MANY // 2)
+        cross_entropy(logits(source), answer).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        source, answer = puzzles(500, MANY // 2, MANY)
+        return float((logits(source).argmax(-1) == answer).float().mean())
+
+
+def test_a_word_that_was_never_written_can_only_be_copied():
+    assert share_solved(copy=False) < 0.1
+    assert share_solved(copy=True) > 0.9
 
 
 def test_a_later_target_token_never_changes_an_earlier_logit():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-import transformers
 from torch import nn
 
 from regard import registry
@@ -39,7 +40,7 @@ def randomised(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def copy_from_transformers(model: VisionTransformer, other: transformers.ViTForImageClassification) -> None:
+def copy_from_transformers(model: VisionTransformer, other: Any) -> None:
     theirs = dict(other.named_parameters())
     patches = model.patches
     with torch.no_grad():
@@ -68,6 +69,7 @@ def copy_from_transformers(model: VisionTransformer, other: transformers.ViTForI
 
 @pytest.mark.parametrize("size", [(16, 16), (8, 24)])
 def test_equals_the_vit_of_transformers(size: tuple[int, int]) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is the independent implementation")
     config = transformers.ViTConfig(
         hidden_size=32,
         num_hidden_layers=2,

@@ -36,7 +36,7 @@ def test_every_ready_made_recipe_resolves(name):
 
 def test_the_ready_made_recipes_are_the_ones_users_know():
     expected = {"demo", "multi30k", "starter", "transformer-base", "shakespeare", "shakespeare-cpu", "enwik8"}
-    expected |= {"gpt2-124m", "bert-small", "trec", "sst2", "imdb", "words", "recall", "reverse"}
+    expected |= {"gpt2-124m", "bert-small", "trec", "sst2", "imdb", "words", "recall", "reverse", "permutations"}
     expected |= {"digits", "mnist", "cifar10", "cifar10-swin", "digits-pixels", "mnist-pixels", "cifar10-pixels"}
     assert expected <= set(recipe_names())
 

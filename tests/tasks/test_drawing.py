@@ -145,7 +145,7 @@ def test_options_about_something_else_are_refused(run, options, about, request):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--samples 0", "0 images"),
+        ("--samples 0", "--samples cannot be 0"),
         ("--seed -1", "seed"),
         ("--keep 0.5", "--keep has no effect"),
         ("-o a.jpg", "not a PNG"),

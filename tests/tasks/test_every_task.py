@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from kinds import KINDS, Kind
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch.nn.utils import parameters_to_vector
@@ -21,6 +20,7 @@ from typer.testing import CliRunner
 import regard
 from command import regard as command
 from corpora import equal
+from kinds import KINDS, Kind
 from regard import recipes, registry
 from regard.cli.app import app
 from regard.data.batch import Batch, DataState
@@ -48,6 +48,12 @@ def data_of(kind: Kind, request: pytest.FixtureRequest) -> Path | None:
 def run(task: str, tiny_run: Callable[[str], Path]) -> Path:
     """A finished run of the task."""
     return tiny_run(task)
+
+
+@pytest.fixture(scope="module")
+def runs_to_look_at() -> dict[str, Path]:
+    """A run of each task that no test changes."""
+    return {}
 
 
 def metrics_of(run: Path) -> dict[str, float]:
@@ -78,7 +84,7 @@ def batches(task: Any, state: DataState, count: int) -> list[tuple[Batch, DataSt
 
 @every_task
 def test_it_is_tested_at_all(task):
-    assert task in KINDS, f"add a tiny training of '{task}' to tests/tasks/kinds.py"
+    assert task in KINDS, f"add a tiny training of '{task}' to tests/kinds.py"
 
 
 @every_task
@@ -292,7 +298,8 @@ def test_scores_are_printed_where_nothing_can_be_written_to_the_run(task, run):
     assert result.stderr.count("could not be written") == len(pictures)
     if pictures:  # and for people
         assert "Read-only file system" in result.stderr
-        assert "accuracy" in command("evaluate", run, *options, before=read_only).stdout
+        decisive = registry.load("tasks", task).about.metrics[0]
+        assert decisive in command("evaluate", run, *options, before=read_only).stdout
     if hasattr(registry.load("tasks", task), "probe"):
         probed = command("probe", run, "--json", before=read_only)
         assert json.loads(probed.stdout)["layers"] and json.loads(probed.stdout)["picture"] is None
@@ -301,6 +308,24 @@ def test_scores_are_printed_where_nothing_can_be_written_to_the_run(task, run):
         assert json.loads(failed.stdout)["layers"] == json.loads(probed.stdout)["layers"]
         assert "Cannot write" in failed.error[0]
     assert files_of(run) == before
+
+
+@every_task
+def test_what_it_computes_can_be_looked_into(task, run):
+    """All that a trace shows is what the model computes; what has no layers says so."""
+    loaded = regard.load(run)
+    given = [loaded.example, *([loaded.example_context] if task == "answer" else [])]
+    if task == "embeddings":
+        with pytest.raises(UsageError, match="no layers"):
+            loaded.trace(*given)
+        return
+    traced = loaded.trace(*given)
+    assert traced.difference < 1e-5
+    assert all(len(stack.stack.pieces) == len(stack.layers[0].after_TD) for stack in traced.stacks)
+    assert all(answer.label for answer in traced.subject.answers)
+    if traced.subject.readout is not None:
+        assert traced.lens().agreement.values[-1] == 100
+        assert traced.contributions().notes["error"] < 1e-4
 
 
 @every_task
@@ -345,12 +370,15 @@ def test_it_starts_from_the_body_of_a_run_of_its_kind(task, run, request, tmp_pa
 
 
 @every_task
-def test_what_it_cannot_start_from_is_refused(task, request, tiny_run, tmp_path):
+def test_what_it_cannot_start_from_is_refused(task, request, tiny_run, runs_to_look_at, tmp_path):
     kind, able = KINDS[task], registry.load("tasks", task).starts_from
     says = "cannot be started from" if able else "'training.start_from' has no effect"
     for source in KINDS.keys() - set(able):
+        if source not in runs_to_look_at:
+            runs_to_look_at[source] = tiny_run(source)
+        given = {"data": data_of(kind, request), "start_from": runs_to_look_at[source]}
         with pytest.raises(UsageError, match=says):
-            regard.train(kind.recipe, data=data_of(kind, request), out=tmp_path / "run", start_from=tiny_run(source))
+            regard.train(kind.recipe, out=tmp_path / "run", **given)
     assert not list(tmp_path.iterdir())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 import regard
 from regard import console, registry
@@ -34,17 +33,17 @@ def learned(run: Path) -> float:
 @pytest.mark.parametrize(("mixer", "cross"), [*((name, "multihead") for name in OTHERS), ("gru", "bahdanau")])
 def test_a_translator_learns_and_translates(mixer, cross, tiny_recipe, tmp_path):
     changes = [f"model.mixer={mixer}", "model.local.window=8", "training.learning_rate=0.01", "decoding.beam=1"]
-    changes += [f"model.cross={cross}", "decoding.max_ratio=0.1"]
+    changes += [f"model.cross={cross}", "decoding.max_ratio=0.1", "training.validate_bleu=false"]
     run = regard.train(str(tiny_recipe), *changes, *of_length(30), out=tmp_path / "run")
     assert learned(run) > 1.0
     model = regard.load(run)
     sentences = ["The dog sleeps.", "I see the old farmer.", "We read."]
     assert model.translate(sentences, beam=2)[1] == model.translate([sentences[1]], beam=2)[0]
-    traced = model.traced(sentences[1])
-    weights_LHTS = traced.cross_weights()
-    assert weights_LHTS.shape[2:] == (len(traced.targets), len(traced.sources))
-    for each in traced.trace.values():
-        torch.testing.assert_close(each.output_BTD, each.fast_output_BTD, atol=1e-5, rtol=0)
+    trace = model.trace(sentences[1])
+    source, target = (len(stack.stack.pieces) for stack in trace.stacks)
+    across = [part.attention().weights_BHTS for part in trace.parts() if part.across]
+    assert across and all(weights_BHTS.shape[2:] == (target, source) for weights_BHTS in across)
+    assert trace.difference < 1e-5
 
 
 @every_other_mixer
@@ -86,11 +85,17 @@ def test_a_masked_model_learns(mixer, texts, tmp_path):
     assert learned(run) > 0.3
 
 
-@pytest.mark.parametrize(("mixer", "cross"), [("hyena", "multihead"), ("gru", "multihead"), ("gru", "bahdanau")])
-def test_a_run_that_is_stopped_and_resumed_gives_the_same_weights(mixer, cross, tiny_recipe, tmp_path):
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ["model.mixer=hyena"],
+        ["model.mixer=gru", "model.cross=bahdanau"],
+        ["model.copy=true", "training.consistency=1.0"],
+    ],
+)
+def test_a_run_that_is_stopped_and_resumed_gives_the_same_weights(kind, tiny_recipe, tmp_path):
     changes = [
-        f"model.mixer={mixer}",
-        f"model.cross={cross}",
+        *kind,
         *of_length(3),
         "training.validate_bleu=false",
         "decoding.beam=1",
@@ -135,6 +140,8 @@ def test_filters_are_made_for_the_length_of_rows():
         ("demo", ["model.mixer=gru", "training.packing=yes"], "run from one sentence"),
         ("enwik8", ["model.mixer=hyena", "data.documents=apart"], "from one document into the next"),
         ("demo", ["model.cross=none"], "nothing of the source"),
+        ("demo", ["model.copy=true", "tokenizer.joint=false", "model.tie_embeddings=target"], "needs tokenizer.joint"),
+        ("scenes-caption", ["model.copy=true"], "has no effect"),
         ("demo", ["model.cross=bahdanau"], "feeds a recurrence"),
         ("enwik8", ["model.cross=additive"], "has no effect"),
         ("enwik8", ["model.mixer=hyena", "model.hyena.order=1"], "no convolution"),

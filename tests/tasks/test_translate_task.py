@@ -76,7 +76,7 @@ def test_lines_that_are_skipped_keep_their_place_and_are_counted(trained, senten
     found = task.evaluate([str(tmp_path / "a.tsv")], beam=1)
     assert [number for number, output in enumerate(found.outputs) if not output] == [1, 4]
     assert (len(found.outputs), found.count, found.details["left_out"]) == (8, 6, 2)
-    assert "2 of 8 lines are left out of the score" in said(capsys)
+    assert f"2 lines of '{tmp_path / 'a.tsv'}' are left out: line 2:" in said(capsys)
 
 
 def test_the_command_writes_a_line_for_every_line_and_scores_before_it_writes(trained, sentences, tmp_path):

@@ -8,6 +8,7 @@ away early, as in `| head`, the command ends quietly with 1.
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import os
@@ -15,11 +16,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from regard.errors import Interrupted, RegardError, UsageError, did_you_mean
+from regard.startup import leave
 
 app = typer.Typer(
     name="regard",
@@ -41,12 +43,30 @@ def _png(path: Path | None) -> Path | None:
     return path
 
 
+def number_option(
+    help_text: str, *names: str, least: int = 1, most: int | None = None, default: str | None = None
+) -> Any:
+    """A whole number that is checked at the option: a mistake is told before anything is read."""
+
+    def check(option: typer.CallbackParam, value: int | None) -> int | None:
+        if value is not None and not least <= value <= (value if most is None else most):
+            name = max(option.opts, key=len)
+            allowed = f"{least} or more" if most is None else f"from {least} to {most:,}"
+            raise UsageError(f"{name} cannot be {value}.", f"It is {allowed}.", f"Correct it: {name} {least}")
+        return value
+
+    return typer.Option(*names, help=help_text, show_default=default or True, callback=check)
+
+
 RunArgument = Annotated[Path, typer.Argument(help="A run folder, made by `regard train`.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+BeamOption = Annotated[int | None, number_option("Hypotheses kept; 1 is greedy.", default="as trained")]
 SlotsOption = Annotated[
-    int | None,
-    typer.Option(help="Texts decoded side by side, always so many.", show_default="what memory allows"),
+    int | None, number_option("Texts decoded side by side, always so many.", least=0, default="what memory allows")
 ]
+TopKOption = Annotated[int | None, number_option("Sample from the k likeliest tokens; 0: all.", least=0)]
+SeedOption = Annotated[int, number_option("Another seed gives other samples.", least=0)]
+MaxTokensOption = Annotated[int | None, number_option("Most tokens written.", default="as trained")]
 Int8Option = Annotated[bool, typer.Option("--int8", help="On a CPU: in eight bits, faster and nearly the same.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 DataOption = Annotated[Path | None, typer.Option(help="The folder that data paths start from.", show_default=False)]
@@ -100,7 +120,15 @@ def short(path: Path) -> str:
         return str(path)
 
 
+def _speaks() -> bool:
+    """Of several processes, the first says what holds for all."""
+    rank, count = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "1")
+    return count == "1" or not rank.isdecimal() or int(rank) == 0
+
+
 def _complain(error: RegardError) -> None:
+    if error.same_for_all and not _speaks():
+        return
     # Colour only where a person looks.
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
     # Three lines, also where a library's message has several.
@@ -111,7 +139,7 @@ def _complain(error: RegardError) -> None:
 def _usage_error(error: Any) -> RegardError:
     """A mistake that typer found, in the same three lines."""
     message = error.format_message()
-    verbs = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    verbs = [_name(verb) for verb in app.registered_commands]
     unknown = message.startswith("No such command")
     name = message.split("'")[1] if unknown else ""
     where = error.ctx.command_path if getattr(error, "ctx", None) else "regard"
@@ -145,6 +173,21 @@ def _with_plugins(arguments: list[str]) -> list[str]:
     return rest
 
 
+def _app_for(arguments: list[str]) -> typer.Typer:
+    """The app with the one verb that is asked for: to set up the options of all of them takes 40 ms."""
+    asked = [verb for verb in app.registered_commands if _name(verb) == arguments[0]]
+    if not asked:
+        return app
+    only = copy.copy(app)
+    only.registered_commands = asked
+    return only
+
+
+def _name(verb: Any) -> str:
+    """As typer has it."""
+    return str(verb.name or verb.callback.__name__.replace("_", "-"))
+
+
 def _interrupt(number: int, frame: Any) -> None:
     """Ctrl-C and SIGTERM: what is half-done is cleaned up.
 
@@ -160,13 +203,14 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """A command from its arguments to its exit code."""
     # typer keeps its exceptions private; BadParameter's parent is what all of its usage errors share.
     misused: type[Exception] = typer.BadParameter.__mro__[1]  # type: ignore[assignment]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        code = app(_with_plugins(sys.argv[1:]) or ["--help"], standalone_mode=False)
+        arguments = _with_plugins(sys.argv[1:]) or ["--help"]
+        code = _app_for(arguments)(arguments, standalone_mode=False)
         if code == STOPPED:  # typer turns Ctrl-C into a code
             raise KeyboardInterrupt
         sys.stdout.flush()
@@ -183,9 +227,21 @@ def main() -> None:
         _complain(RegardError("The output cannot be written.", f"{error}", "Free some space, or write elsewhere."))
         sys.exit(1)
     except (typer.Abort, KeyboardInterrupt):
-        print("Stopped.", file=sys.stderr)
-        sys.exit(STOPPED)
+        _stopped("Stopped.")
     except Interrupted as error:
-        print(f"Stopped. {error}", file=sys.stderr)
-        sys.exit(STOPPED)
+        _stopped(f"Stopped. {error}")
     sys.exit(code)
+
+
+def _stopped(told: str) -> NoReturn:
+    if _speaks():
+        print(told, file=sys.stderr)
+    sys.exit(STOPPED)
+
+
+def script() -> None:
+    """The console script: `main`, and the end of the process."""
+    try:
+        main()
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else 0)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.app import DeviceOption, JsonOption, app, show
+from regard.cli.app import DeviceOption, JsonOption, app, number_option, show
 from regard.errors import UsageError, did_you_mean
 
 BENCHES = ("mixers",)
@@ -23,14 +23,14 @@ def bench(
         str, typer.Option(help="Which: attention,hyena … or unfused.", show_default="all, and unfused attention")
     ] = "",
     width: Annotated[
-        int | None, typer.Option(min=2, help="Size of the vectors.", show_default="768 on a GPU, 128 on a CPU")
+        int | None, number_option("Size of the vectors.", default="768 on a GPU, 128 on a CPU", least=2)
     ] = None,
-    heads: Annotated[int | None, typer.Option(min=1, help="Heads of attention.", show_default="width / 64")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Sequences at a time.")] = 1,
-    window: Annotated[int, typer.Option(min=1, help="How far local attention sees.")] = 128,
+    heads: Annotated[int | None, number_option("Heads of attention.", default="width / 64")] = None,
+    batch: Annotated[int, number_option("Sequences at a time.")] = 1,
+    window: Annotated[int, number_option("How far local attention sees.")] = 128,
     decode: Annotated[bool, typer.Option(help="Decode token by token, too.")] = True,
     compile_layers: Annotated[bool, typer.Option("--compile/--no-compile", help="On a GPU: torch.compile.")] = True,
-    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each; the median counts.")] = 5,
+    rounds: Annotated[int, number_option("Measurements of each; the median counts.")] = 5,
     seconds: Annotated[
         float, typer.Option(min=0.001, help="For each measurement; a mixer stops where one pass would take longer.")
     ] = 2.0,

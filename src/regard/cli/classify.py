@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard import console
-from regard.cli.app import DeviceOption, JsonOption, RunArgument, app
-from regard.cli.lines import chunks, destination, input_lines, must_be_a_file
-from regard.errors import RegardError, UsageError
+from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, number_option
+from regard.cli.images import BadImages
+from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, one_field
+from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.evaluation.classification import Guess
@@ -30,7 +30,7 @@ def classify(
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
-    top: Annotated[int | None, typer.Option(help="Show this many classes; 1 of a text, 5 of an image.")] = None,
+    top: Annotated[int | None, number_option("Show this many classes; 1 of a text, 5 of an image.")] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -39,8 +39,6 @@ def classify(
     Texts: one line out for one line in, empty for an empty one: label, TAB, probability (and so on with --top).
     Images: the same, after the name of the file. With --json, one object per line.
     """
-    if top is not None and top < 1:
-        raise UsageError(f"{top} classes cannot be shown.", "At least one is.", "Use --top 1.")
     from regard.run import load_weights, open_run, require
 
     task = open_run(run)
@@ -76,22 +74,16 @@ def _classify_images(
 
     names = image_files(files)
     run: Any = load_weights(task, device)
-    bad = 0
+    bad = BadImages(len(names))
     with destination(output) as out:
         for start in range(0, len(names), IMAGES_AT_ONCE):
             part = names[start : start + IMAGES_AT_ONCE]
             for name, guess in zip(part, run.classify(part), strict=True):
                 if isinstance(guess, str):
-                    bad += 1
-                    console.warn(f"'{name}' cannot be read: {guess}")
+                    bad.notice(name, guess)
                 out.write(_shown_image(str(name), None if isinstance(guess, str) else guess, top, as_json))
             out.flush()
-    if bad:
-        raise RegardError(
-            f"{bad:,} of {len(names):,} images could not be read.",
-            "They are named above.",
-            "Repair them, or leave them out.",
-        )
+    bad.must_be_none()
 
 
 def _shown_image(name: str, guess: Guess | None, top: int, as_json: bool) -> str:
@@ -99,7 +91,11 @@ def _shown_image(name: str, guess: Guess | None, top: int, as_json: bool) -> str
 
     if as_json:
         return _json("image", name, guess, top)
-    return shown(name) + "".join(f"\t{label}\t{p:.4f}" for label, p in (guess.all[:top] if guess else [])) + "\n"
+    return (
+        shown(name)
+        + "".join(f"\t{one_field(label)}\t{p:.4f}" for label, p in (guess.all[:top] if guess else []))
+        + "\n"
+    )
 
 
 def _shown(text: str, guess: Guess | None, top: int, as_json: bool) -> str:
@@ -107,7 +103,7 @@ def _shown(text: str, guess: Guess | None, top: int, as_json: bool) -> str:
         return _json("text", text, guess, top)
     if guess is None:
         return "\n"
-    return "\t".join(f"{label}\t{p:.4f}" for label, p in guess.all[:top]) + "\n"
+    return "\t".join(f"{one_field(label)}\t{p:.4f}" for label, p in guess.all[:top]) + "\n"
 
 
 def _json(kind: str, example: str, guess: Guess | None, top: int) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.app import DataOption, JsonOption, app, show
+from regard.cli.app import DataOption, JsonOption, app, number_option, show
 from regard.errors import UsageError
 
 
@@ -28,15 +28,15 @@ def compare(
         list[str] | None, typer.Option(help="One variant: 'small: model.width=64 model.layers=2'. Again for more.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="How many seeds, or which: 4,5,6.", show_default="3")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Updates for each.", show_default="the recipe's")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Tokens for each, instead of steps.")] = None,
+    steps: Annotated[int | None, number_option("Updates for each.", default="the recipe's")] = None,
+    tokens: Annotated[int | None, number_option("Tokens for each, instead of steps.")] = None,
     seconds: Annotated[
-        int | None, typer.Option(min=1, help="Seconds of updates for each; the speed of each is measured first.")
+        int | None, number_option("Seconds of updates for each; the speed of each is measured first.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to put it all.", show_default="runs/compare-RECIPE")] = None,
     data: DataOption = None,
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at a time; above 1 the speeds mean little.", show_default="1")
+        int | None, number_option("Trainings at a time; above 1 the speeds mean little.", default="1")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

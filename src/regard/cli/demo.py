@@ -23,7 +23,6 @@ def _train_and_show(out: Path) -> dict[str, Any]:
     """Train the recipe `demo`, or take the run that is there, and show what it can do."""
     from regard import console
     from regard.data.pairs import pair_splits
-    from regard.explain.translation import draw_alignment
     from regard.run import load, train
 
     if (out / "summary.json").is_file():
@@ -34,7 +33,7 @@ def _train_and_show(out: Path) -> dict[str, Any]:
     examples = [pair for _, pair in zip(range(5), pair_splits(run.settings.data)["test"], strict=False)]
     translations = run.translate([source for source, _ in examples])
     picture = run.folder.plots / "alignment.png"
-    draw_alignment(run.traced(max((source for source, _ in examples), key=len)), picture)
+    run.explain(max((source for source, _ in examples), key=len), what="alignment").save(picture)
     return {
         "run": str(run.folder.path.resolve()),
         "summary": run.folder.read_json("summary.json"),

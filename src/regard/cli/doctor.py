@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.app import DataOption, JsonOption, OverridesArgument, app, show
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 
 
 @app.command()
@@ -22,10 +22,17 @@ def doctor(
 ) -> None:
     """Check this machine, and the data of a recipe.
 
-    Counts, lengths, repeated pairs, test sentences that are also in train, pairs of very unequal length.
+    Counts, lengths, repeated pairs, test sentences that are also in train, pairs of very unequal length. An error
+    where there can be no training, as with nothing left to test on.
     With --data alone, files named train.*, val* or dev*, and test* are looked for.
     """
-    show(_examine(recipe, overrides or [], data), as_json, _report)
+    result = _examine(recipe, overrides or [], data)
+    show(result, as_json, _report)
+    from regard.data.splits import Obstacle
+
+    for line in result.get("advice", []):
+        if isinstance(line, Obstacle):
+            raise RegardError("There can be no training with this data.", line, "Correct [data], or add to its files.")
 
 
 def _examine(recipe: str, overrides: Iterable[str], data: Path | None) -> dict[str, Any]:
@@ -136,8 +143,12 @@ def _flat(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: float | str | None) -> str:
+    from regard.data.survey import Proportion
+
     if value is None:
         return "–"
     if isinstance(value, str):
         return value
-    return f"{value:,}" if isinstance(value, int) else (f"{value:.2%}" if value < 1 else f"{value:,.1f}")
+    if isinstance(value, Proportion):
+        return f"{value:.2%}" if value else "0"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.app import JsonOption, app, picture_option, show
+from regard.cli.app import JsonOption, app, number_option, picture_option, show
 from regard.errors import UsageError
 from regard.files import writing
 
@@ -19,7 +19,7 @@ def embeddings(
     ],
     nearest: Annotated[list[str] | None, typer.Option(help="A word whose nearest neighbours to show.")] = None,
     analogy: Annotated[list[str] | None, typer.Option(help='A sum of words: "king-man+woman".')] = None,
-    count: Annotated[int, typer.Option(help="How many neighbours to show.")] = 10,
+    count: Annotated[int, number_option("How many neighbours to show.")] = 10,
     output: Annotated[Path | None, picture_option("A PNG of the words and their neighbours in two dimensions.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write all vectors here, as word2vec text.")] = None,
     as_json: JsonOption = False,
@@ -36,8 +36,6 @@ def embeddings(
         raise UsageError(
             "There is nothing to do.", "No word is named.", "Add --nearest WORD, --analogy A-B+C or --export FILE."
         )
-    if count < 1:
-        raise UsageError(f"{count} neighbours cannot be shown.", "At least one is.", "Use --count 10.")
     from regard.tasks.embeddings import word_vectors
 
     vectors = word_vectors(source)

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, show
+from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, number_option, show
 
 
 @app.command()
 def fill(
     run: RunArgument,
     text: Annotated[str, typer.Argument(help='A text with a hole in it: "The [MASK] sat."', show_default=False)],
-    top: Annotated[int, typer.Option(help="How many candidates to show.")] = 5,
+    top: Annotated[int, number_option("How many candidates to show.")] = 5,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:

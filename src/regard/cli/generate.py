@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard import console
-from regard.cli.app import DeviceOption, Int8Option, JsonOption, RunArgument, SlotsOption, app, picture_option, show
+from regard.cli.app import (
+    DeviceOption,
+    Int8Option,
+    JsonOption,
+    MaxTokensOption,
+    RunArgument,
+    SeedOption,
+    SlotsOption,
+    TopKOption,
+    app,
+    number_option,
+    picture_option,
+    show,
+)
 from regard.cli.lines import all_input
 from regard.errors import UsageError
 from regard.files import writing
@@ -29,11 +42,11 @@ def generate(
     prompt: Annotated[
         str | None, typer.Option(help="What the text begins with; else standard input, if something comes from it.")
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens written.", show_default="as trained")] = None,
+    max_tokens: MaxTokensOption = None,
     temperature: Annotated[
         float | None, typer.Option(help="0: always the likeliest; 1: as probable.", show_default="as trained")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Sample from the k likeliest tokens; 0: all.")] = None,
+    top_k: TopKOption = None,
     top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens that sum to p.")] = None,
     min_p: Annotated[
         float | None, typer.Option(help="Sample from tokens with this share of the likeliest's probability.")
@@ -44,17 +57,19 @@ def generate(
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
     lookup: Annotated[
         int | None,
-        typer.Option(help="At temperature 0: guess this many tokens at once from what the text repeats; same text."),
+        number_option(
+            "At temperature 0: guess this many tokens at once from what the text repeats; same text.", least=0
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed gives another text, or other images.")] = 1,
+    seed: SeedOption = 1,
     samples: Annotated[
         int | None,
-        typer.Option(help="How many texts or images.", show_default="1 text, 25 images, 5 completions of each image"),
+        number_option("How many texts or images.", default="1 text, 25 images, 5 completions of each image"),
     ] = None,
-    top: Annotated[int, typer.Option(help="Show this many candidates and their probabilities at each step.")] = 0,
+    top: Annotated[int, number_option("Show this many candidates and their probabilities at each step.", least=0)] = 0,
     modes: Annotated[
         int | None,
-        typer.Option(help="Hyena: write with this many exponentials per filter, and say how far off they are."),
+        number_option("Hyena: write with this many exponentials per filter, and say how far off they are."),
     ] = None,
     complete: Annotated[
         list[Path] | None, typer.Option(help="Pixels: an image to continue; may be given several times.")
@@ -117,11 +132,9 @@ def generate(
         return
     _must_be_left_out(of_images, f"It is about images, and this is {task.about.noun}.")
     count = 1 if samples is None else samples
-    if top < 0 or (top and count > 1):
+    if top and count > 1:
         raise UsageError(
-            f"--top {top} cannot be shown.",
-            "Candidates are shown at each step of one text.",
-            "Use a positive number, and --samples 1.",
+            f"--top {top} cannot be shown.", "Candidates are shown at each step of one text.", "Use --samples 1."
         )
     prompt = prompt if prompt is not None else all_input() or ""
     _write_texts(load_weights(task, device), prompt, stop or [], seed, count, top, as_json, modes, decoding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +12,18 @@ from queue import Queue
 from typing import Any, TextIO
 
 from regard.errors import RegardError, UsageError
-from regard.files import writing
+from regard.files import read_small, writing
 
 LINES_AT_ONCE = 512  # read, sorted by length and worked on together
+LARGEST_TEXT = 2**24  # bytes of a file that is read as a whole
+BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 ADVICE = "Correct the line, or convert it to UTF-8."
 
 
-def must_be_a_file(path: Path) -> None:
+def must_be_a_file(path: Path, why: str = "It was to be read, line by line.") -> None:
     if not path.is_file():
         state = "is a folder" if path.is_dir() else "is missing"
-        raise RegardError(f"The file '{path}' {state}.", "It was to be read, line by line.", "Check the path.")
+        raise RegardError(f"The file '{path}' {state}.", why, "Check the path.")
 
 
 def chunks(lines: Iterator[str]) -> Iterator[list[str]]:
@@ -67,7 +70,7 @@ def input_lines(files: Sequence[Path]) -> Iterator[str]:
     if not files:
         # Not sys.stdin: Python cannot exit while a thread waits in it, as after an error in the middle of the input.
         with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
-            yield from (line for line in good_lines(stdin, "the input", advice=ADVICE) if line is not None)
+            yield from good_lines(stdin, "the input", ADVICE)
 
 
 def all_input() -> str | None:
@@ -80,9 +83,23 @@ def all_input() -> str | None:
         raise RegardError("The input is not valid UTF-8.", f"{error}", "Convert it to UTF-8.") from None
 
 
+def read_text(path: Path) -> str:
+    """A whole file, which is not large, without the last line end."""
+    must_be_a_file(path, "It was to be read.")
+    try:
+        return read_small(path, LARGEST_TEXT).decode("utf-8-sig").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RegardError(f"Cannot read '{path}'.", f"{error}", "Check the file; it is to be text in UTF-8.") from None
+
+
 def one_line(text: str) -> str:
     """A text without line breaks of its own: one line in, one line out."""
     return " ".join(text.splitlines())
+
+
+def one_field(text: str) -> str:
+    """A text, such as a label, to stand between two tabs: tabs and line breaks of its own are written \\t and \\n."""
+    return BREAKS.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)
 
 
 def must_not_replace(output: Path | None, inputs: Iterable[Path | None]) -> None:

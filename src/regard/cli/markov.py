@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.app import JsonOption, app, show
+from regard.cli.app import JsonOption, app, number_option, show
+
+MOST_SAMPLES = 10_000
 
 
 @app.command()
@@ -18,11 +20,11 @@ def markov(
     order: Annotated[str, typer.Option(help="1, 2 or skip.")] = "1",
     mask: Annotated[bool, typer.Option("--mask", help="With skips: cross out the votes that tell nothing.")] = False,
     after: Annotated[str | None, typer.Option(help="Predict the word after these.")] = None,
-    samples: Annotated[int | None, typer.Option(help="Draw this many sentences.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed draws others; 0 if left out.")] = None,
+    samples: Annotated[int | None, number_option("Draw this many sentences.", most=MOST_SAMPLES)] = None,
+    seed: Annotated[int | None, number_option("Another seed draws others; 0 if left out.", least=0)] = None,
     score: Annotated[Path | None, typer.Option(help="A text to score: bits per word and perplexity.")] = None,
-    rows: Annotated[int, typer.Option(help="At most this many rows of the table; 0 for none.")] = 20,
-    example: Annotated[int | None, typer.Option(help="Built-in sentences instead of a file: 1, 2 or 3.")] = None,
+    rows: Annotated[int, number_option("At most this many rows of the table; 0 for none.", least=0)] = 20,
+    example: Annotated[int | None, number_option("Built-in sentences instead of a file: 1, 2 or 3.", most=3)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what came before attention: Markov chains.

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.app import JsonOption, app, show
+from regard.cli.app import JsonOption, app, number_option, show
 from regard.cli.lines import all_input
 from regard.errors import RegardError, UsageError
 
@@ -23,7 +23,7 @@ def tokenize(
         str | None, typer.Argument(help="The text; standard input if left out.", show_default=False)
     ] = None,
     merges: Annotated[bool, typer.Option("--merges", help="Show how pairs are joined, step by step.")] = False,
-    steps: Annotated[int | None, typer.Option(min=0, help="With -: at most this many merges.")] = None,
+    steps: Annotated[int | None, number_option("With -: at most this many merges.", least=0)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the tokens of a text, with ids and byte positions.

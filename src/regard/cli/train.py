@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from regard import registry
-from regard.cli.app import DataOption, JsonOption, OverridesArgument, app, short, show
+from regard.cli.app import DataOption, JsonOption, OverridesArgument, app, number_option, short, show
 from regard.errors import UsageError, did_you_mean
 
 
@@ -50,14 +51,30 @@ def train(
     embeddings: Annotated[
         Path | None, typer.Option(help="Word vectors (word2vec text) to start the embedding from.")
     ] = None,
+    processes: Annotated[
+        int | None,
+        number_option("Processes to train with on this machine: same result, see docs/scale.md.", default="1"),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model and leave a run folder."""
+    from regard.run import read_recipe, several
     from regard.run import train as train_recipe
+
+    if processes and processes > 1 and not several():
+        from regard.cli.launch import launch
+        from regard.training.processes import check_share
+
+        training = read_recipe(recipe, overrides or [], data).training  # a mistake is told before anything is started
+        check_share(training.pieces, processes, training.reduce)
+        sys.exit(launch(processes, sys.argv[1:]))
 
     folder, summary = train_recipe(
         recipe, overrides or [], out=out, data=data, resume=resume, start_from=start_from, embeddings=embeddings
     )
+
+    if not summary:  # one of several processes, and not the one that speaks
+        return
 
     def report(summary: dict[str, Any]) -> str:
         metrics = " · ".join(f"{name} {value:.4g}" for name, value in summary["metrics"].items())

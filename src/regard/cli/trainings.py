@@ -22,9 +22,9 @@ PAUSE = 0.1  # seconds between two looks at the processes
 
 @dataclass(frozen=True)
 class Training:
-    """One call of `regard train`, and where its messages go."""
+    """One call of `regard train`, or of another command, and where its messages go."""
 
-    label: str
+    label: str  # stands before its messages; without one, they speak for themselves
     command: list[str]
     log: Path
 
@@ -32,13 +32,13 @@ class Training:
 class Signals:
     """How often Ctrl-C, SIGTERM or the end of the terminal asked to stop."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, told: str = "Stopping: the trainings save a checkpoint …") -> None:
+        self.asked, self.told = 0, told
 
     def _note(self, number: int, frame: object) -> None:
         self.asked += 1
         if self.asked == 1:
-            console.say("Stopping: the trainings save a checkpoint …")
+            console.say(self.told)
 
     @contextmanager
     def caught(self) -> Iterator[Signals]:
@@ -107,14 +107,15 @@ def run_all(trainings: Sequence[Training], parallel: int, signals: Signals, lock
             while waiting and len(under_way) < parallel and not signals.asked:
                 training = waiting.pop(0)
                 done += 1
-                console.say(f"[{done}/{total}] {training.label}")
+                if training.label:
+                    console.say(f"[{done}/{total}] {training.label}")
                 under_way.append(_Process(training, lock))
             time.sleep(PAUSE)
             _pass_on(under_way, signals)
             for each in list(under_way):
                 ended = each.process.poll() is not None
                 for line in each.new_lines():
-                    console.say(f"  {each.training.label}: {line}")
+                    console.say(f"  {each.training.label}: {line}" if each.training.label else line)
                 if ended:
                     under_way.remove(each)
                     if each.process.returncode and not signals.asked:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.app import DeviceOption, Int8Option, JsonOption, RunArgument, SlotsOption, app
+from regard.cli.app import (
+    BeamOption,
+    DeviceOption,
+    Int8Option,
+    JsonOption,
+    RunArgument,
+    SeedOption,
+    SlotsOption,
+    TopKOption,
+    app,
+    number_option,
+)
 from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, must_not_replace, one_line
 from regard.errors import UsageError
 
@@ -24,16 +36,16 @@ def translate(
         typer.Argument(help="One sentence per line; standard input if left out.", show_default=False),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.", show_default="as trained")] = None,
-    best: Annotated[int, typer.Option("--best", "-n", help="Print the N best of each sentence, with scores.")] = 1,
+    beam: BeamOption = None,
+    best: Annotated[int, number_option("Print the N best of each sentence, with scores.", "--best", "-n")] = 1,
     prefix: Annotated[str, typer.Option(help="Text that every translation must start with.")] = "",
     split_sentences: Annotated[
         bool, typer.Option("--split-sentences", help="Translate each sentence of a line by itself.")
     ] = False,
     temperature: Annotated[float, typer.Option(help="Above 0: sample instead of searching.")] = 0.0,
-    top_k: Annotated[int, typer.Option(help="Sample from the k likeliest tokens; 0: all.")] = 0,
+    top_k: TopKOption = 0,
     top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens that sum to p.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="For sampling.")] = 1,
+    seed: SeedOption = 1,
     slots: SlotsOption = None,
     int8: Int8Option = False,
     device: DeviceOption = "auto",
@@ -48,7 +60,7 @@ def translate(
     decoding: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = {"beam": beam, "slots": slots, "int8": int8 or None}
     decoding |= {name: value for name, value in given.items() if value is not None}
-    _check(best, seed, decoding)
+    check_options(best, decoding)
     if file is not None:
         must_be_a_file(file)
     must_not_replace(output, [file])
@@ -57,21 +69,19 @@ def translate(
     task = open_run(run)
     require(task, "translate")
     loaded = load_weights(task, device)
-    _translate_lines(loaded, file, output, best, prefix, split_sentences, seed, as_json, decoding)
+    lines = input_lines([file] if file else [])
+    names = ("source", "translations") if as_json else None
+    write_lines(loaded, lines, output, best, prefix, split_sentences, seed, names, decoding)
 
 
-def _check(best: int, seed: int, decoding: dict[str, Any]) -> None:
+def check_options(best: int, decoding: dict[str, Any]) -> None:
     """Options that contradict each other."""
-    if best < 1:
-        raise UsageError(f"--best {best} is not a number of translations.", "At least one is printed.", "Use --best 1.")
     if best > 1 and decoding["temperature"] > 0:
         raise UsageError(
             f"--best {best} and --temperature do not go together.",
-            "Sampling gives one translation of each sentence.",
+            "Sampling gives one output for each line.",
             "Leave out one of them; another --seed gives another sample.",
         )
-    if seed < 0:
-        raise UsageError(f"--seed {seed} is negative.", "A seed is 0 or more.", "Use --seed 1.")
     if decoding["temperature"] <= 0 and (decoding["top_k"] or decoding["top_p"] < 1):
         raise UsageError(
             "--top-k and --top-p have no effect here.",
@@ -80,18 +90,22 @@ def _check(best: int, seed: int, decoding: dict[str, Any]) -> None:
         )
 
 
-def _translate_lines(
+def write_lines(
     run: Any,
-    file: Path | None,
+    inputs: Iterator[str],
     output: Path | None,
     best: int,
     prefix: str,
     split: bool,
     seed: int,
-    as_json: bool,
+    names: tuple[str, str] | None,
     decoding: dict[str, Any],
 ) -> None:
-    """Translate a file, or standard input, to a file, or standard output."""
+    """The best outputs for each line, to a file or standard output. `names`: what JSON calls a line and its outputs."""
+    from regard.data.lines import HALF_A_CHARACTER, encodable
+
+    if not encodable(prefix):
+        raise UsageError("The prefix is not Unicode.", HALF_A_CHARACTER, "Give it in UTF-8.")
     if best > 1:
         decoding["beam"] = max(best, decoding.get("beam", run.settings.decoding.beam))
     translator = run.translator(**decoding)
@@ -99,7 +113,7 @@ def _translate_lines(
     lines = with_text = 0
     try:
         with destination(output) as out:
-            for chunk in chunks(input_lines([file] if file else [])):
+            for chunk in chunks(inputs):
                 results = translator.translate(
                     chunk,
                     prefixes=[prefix] * len(chunk) if prefix else None,
@@ -110,7 +124,7 @@ def _translate_lines(
                     noticed=lambda line, tokens, before=lines: long.notice(before + line + 1, tokens),
                 )
                 for line, hypotheses in zip(chunk, results, strict=True):
-                    out.write(_shown(line, hypotheses[:best], best, as_json))
+                    out.write(_shown(line, hypotheses[:best], best, names))
                 out.flush()
                 lines += len(chunk)
                 with_text += sum(bool(line.strip()) for line in chunk)
@@ -118,10 +132,10 @@ def _translate_lines(
         long.warn()
 
 
-def _shown(source: str, hypotheses: list[Translation], best: int, as_json: bool) -> str:
-    if as_json:
+def _shown(source: str, hypotheses: list[Translation], best: int, names: tuple[str, str] | None) -> str:
+    if names:
         listed = [{"text": h.text, "score": h.score, "log_probability": h.log_probability} for h in hypotheses]
-        return json.dumps({"source": source, "translations": listed}, ensure_ascii=False) + "\n"
+        return json.dumps(dict(zip(names, (source, listed), strict=True)), ensure_ascii=False) + "\n"
     texts = [one_line(h.text) for h in hypotheses]
     if best == 1:
         return (texts[0] if texts else "") + "\n"

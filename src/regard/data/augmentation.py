@@ -1,9 +1,12 @@
 """Augmentation: every image is changed at random each time it is seen, on the device that trains.
 
-    own  = erase(operations(flip(crop(image))))        and so, with the numbers of its own key, another image
+    own  = erase(operations(scale(flip(crop(image)))))      and so, with the numbers of its own key, another image
     x    = (1 − part) · own + part · other             part ~ Beta(a, a), or 0
            mixup: part is the same for all pixels (Zhang et al., 2017)
            cutmix: part is 1 in a rectangle of that share of the area, 0 around it (Yun et al., 2019)
+
+Where images have masks or boxes, `motion` tells how an image moves, and `data.geometry` moves them with it. What
+changes colours alone, or covers a part, leaves them as they are.
 
 Every random number is a pure function of a key and of what the number is for; the key, of (seed, epoch, sample).
 So an image is the same on any device, in any batch and after any restart, and setting one thing leaves the draws of
@@ -14,19 +17,24 @@ Shapes: B images · C channels · H height · W width · N random numbers of an 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import torch
 from scipy.special import betaincinv
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.image_operations import OPERATIONS, WHITE, change, channel_means
+from regard.data.geometry import from_centre, move_pixels, moved_by, one_after_another, scaled_by
+from regard.data.image_operations import OPERATIONS, WHITE, change, channel_means, motion_around_centre
 from regard.data.keys import uniforms, whole
-from regard.settings import AugmentationSettings, CropSettings
+from regard.settings import MOST_OPERATIONS, AugmentationSettings, CropSettings, MovingAugmentation
 
 ERASED_AREA = (0.02, 0.33)  # of the image
 ERASED_SHAPE = 0.3  # the least ratio of the shorter side to the longer
 QUANTILES = 4096
+FUSED = True  # whether a GPU may take the kernels of `fused_augmentation`
 
 # What each random number of an image is for. After these come three for each of RandAugment's rounds.
 (
@@ -45,6 +53,7 @@ QUANTILES = 4096
     CENTRE_X,
     ROUNDS,
 ) = range(14)
+SCALE = ROUNDS + 3 * MOST_OPERATIONS
 
 
 class Augmentation(nn.Module):
@@ -54,16 +63,18 @@ class Augmentation(nn.Module):
     mixup_Q: Tensor
     cutmix_Q: Tensor
 
-    def __init__(self, settings: AugmentationSettings, height: int, width: int):
+    def __init__(self, settings: MovingAugmentation, height: int, width: int):
+        """Only `AugmentationSettings` mix images."""
         super().__init__()
         self.settings, self.height, self.width = settings, height, width
-        self.mixes = settings.mix > 0 and (settings.mixup > 0 or settings.cutmix > 0)
-        both = settings.mixup > 0 and settings.cutmix > 0
-        self.chance_of_cut = 0.5 if both else float(settings.cutmix > 0)
+        mixing = settings if isinstance(settings, AugmentationSettings) else AugmentationSettings(mix=0)
+        mixup, cutmix, self.mix = mixing.mixup, mixing.cutmix, mixing.mix
+        self.mixes = self.mix > 0 and (mixup > 0 or cutmix > 0)
+        self.chance_of_cut = 0.5 if mixup > 0 and cutmix > 0 else float(cutmix > 0)
         # A tensor: dividing by a number, a GPU multiplies by its inverse, and comes out a little different.
         self.register_buffer("white", torch.tensor(float(WHITE)), persistent=False)
-        self.register_buffer("mixup_Q", beta_quantiles(settings.mixup), persistent=False)
-        self.register_buffer("cutmix_Q", beta_quantiles(settings.cutmix), persistent=False)
+        self.register_buffer("mixup_Q", beta_quantiles(mixup), persistent=False)
+        self.register_buffer("cutmix_Q", beta_quantiles(cutmix), persistent=False)
 
     @torch.no_grad()
     def forward(
@@ -77,25 +88,55 @@ class Augmentation(nn.Module):
         if others_BHWC is None or other_keys_B is None:
             raise ValueError("mixup and cutmix need other images and their keys")
         both_BCHW = self.changed(torch.cat([pixels_BHWC, others_BHWC]), torch.cat([keys_B, other_keys_B]))
+        if kernels := _kernels(pixels_BHWC, self.settings):
+            mixed: tuple[Tensor, Tensor] = kernels.mixed(
+                both_BCHW, keys_B, self.mixup_Q, self.cutmix_Q, self.mix, self.chance_of_cut
+            )
+            return mixed
         own_BCHW, other_BCHW = both_BCHW.chunk(2)
         part_B1HW, share_B = self.parts(uniforms(keys_B, ROUNDS))
         return torch.lerp(own_BCHW, other_BCHW, part_B1HW) / self.white, share_B
 
     def changed(self, pixels_BHWC: Tensor, keys_B: Tensor) -> Tensor:
-        """Each image by itself, with nothing mixed in: levels 0 … 255, float32 [B, C, H, W].
-
-        In each round it draws one operation, all alike, an amount from 0 to `strength`, all alike, and its sign.
-        """
+        """Each image by itself, with nothing mixed in: levels 0 … 255, float32 [B, C, H, W]."""
         settings = self.settings
+        if kernels := _kernels(pixels_BHWC, settings):
+            changed: Tensor = kernels.changed(pixels_BHWC, keys_B, settings, ROUNDS, ERASED_AREA, ERASED_SHAPE)
+            return changed
         u_NB = uniforms(keys_B, ROUNDS + 3 * settings.operations)
         if settings.crop or settings.flip:
             pixels_BHWC = crop_and_flip(pixels_BHWC, keys_B, settings)
         x_BCHW = pixels_BHWC.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
-        for first in range(ROUNDS, len(u_NB), 3):
-            which_B, size_B, sign_B = u_NB[first : first + 3]
-            amount_B = settings.strength * size_B * ((sign_B < 0.5) * 2 - 1)
-            x_BCHW = change(x_BCHW, whole(which_B, len(OPERATIONS)), amount_B)
+        if settings.scale:
+            x_BCHW = move_pixels(x_BCHW, scaled_by(self.zoom(keys_B), self.height, self.width)).round_()
+        for choice_B, amount_B in self.rounds(u_NB):
+            x_BCHW = change(x_BCHW, choice_B, amount_B)
         return self.erased(x_BCHW, u_NB) if settings.erase else x_BCHW
+
+    @torch.no_grad()
+    def motion(self, keys_B: Tensor) -> Tensor:
+        """How each image moves in all, where nothing is mixed in: [B, 2, 3], for `data.geometry`."""
+        left_B, top_B, flipped_B = drawn_crop(keys_B, self.settings)
+        edge, height, width = self.settings.crop, self.height, self.width
+        motion_B23 = moved_by(left_B - edge, top_B - edge, flipped_B, width)
+        if self.settings.scale:
+            motion_B23 = one_after_another(motion_B23, scaled_by(self.zoom(keys_B), height, width))
+        for choice_B, amount_B in self.rounds(uniforms(keys_B, ROUNDS + 3 * self.settings.operations)):
+            around_B23 = motion_around_centre(choice_B, amount_B, height, width)
+            motion_B23 = one_after_another(motion_B23, from_centre(around_B23, height, width))
+        return motion_B23
+
+    def rounds(self, u_NB: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """In each, an image draws one operation, all alike, an amount from 0 to `strength`, all alike, and its sign."""
+        for first in range(ROUNDS, ROUNDS + 3 * self.settings.operations, 3):
+            which_B, size_B, sign_B = u_NB[first : first + 3]
+            amount_B = self.settings.strength * size_B * ((sign_B < 0.5) * 2 - 1)
+            yield whole(which_B, len(OPERATIONS)), amount_B
+
+    def zoom(self, keys_B: Tensor) -> Tensor:
+        """From 1 / (1 + scale) to 1 + scale times as large; larger as often as smaller: [B]."""
+        [u_B] = uniforms(keys_B, 1, first=SCALE)
+        return (1 + self.settings.scale) ** (2 * u_B - 1)
 
     def erased(self, x_BCHW: Tensor, u_NB: Tensor) -> Tensor:
         """A rectangle in the image's mean colour. One longer than the image is made shorter and wider."""
@@ -116,7 +157,7 @@ class Augmentation(nn.Module):
         """How much of each pixel is the other image's, [B, 1, H, W]; the share of the whole that is its own, [B]."""
         cut_B = u_NB[CUT] < self.chance_of_cut
         part_B = torch.where(cut_B, quantile(self.cutmix_Q, u_NB[PART]), quantile(self.mixup_Q, u_NB[PART]))
-        part_B = part_B * (u_NB[MIX] < self.settings.mix)
+        part_B = part_B * (u_NB[MIX] < self.mix)
         height_B, width_B = (part_B.sqrt() * self.height).round(), (part_B.sqrt() * self.width).round()
         top_B = whole(u_NB[CENTRE_Y], self.height) - (height_B / 2).floor()
         left_B = whole(u_NB[CENTRE_X], self.width) - (width_B / 2).floor()
@@ -139,14 +180,31 @@ class Augmentation(nn.Module):
 def crop_and_flip(pixels_BHWC: Tensor, keys_B: Tensor, settings: CropSettings) -> Tensor:
     """A part of each image with a black edge around it, or the mirror image of that part: [B, H, W, C]."""
     (images, height, width, _), edge, device = pixels_BHWC.shape, settings.crop, pixels_BHWC.device
-    u_NB = uniforms(keys_B, 1 + max(TOP, LEFT, FLIP))
+    left_B, top_B, flipped_B = drawn_crop(keys_B, settings)
     padded_BHWC = F.pad(pixels_BHWC, (0, 0, edge, edge, edge, edge))
     x_W = torch.arange(width, device=device)
-    flipped_B1 = (u_NB[FLIP] < settings.flip)[:, None]
-    from_x_BW = whole(u_NB[LEFT], 2 * edge + 1)[:, None] + torch.where(flipped_B1, width - 1 - x_W, x_W)
-    from_y_BH = whole(u_NB[TOP], 2 * edge + 1)[:, None] + torch.arange(height, device=device)
+    from_x_BW = left_B[:, None] + torch.where(flipped_B[:, None], width - 1 - x_W, x_W)
+    from_y_BH = top_B[:, None] + torch.arange(height, device=device)
     image_B = torch.arange(images, device=device)
     return padded_BHWC[image_B[:, None, None], from_y_BH[:, :, None], from_x_BW[:, None, :]]
+
+
+def drawn_crop(keys_B: Tensor, settings: CropSettings) -> tuple[Tensor, Tensor, Tensor]:
+    """Where in the image with its edge the part begins, left and top, and whether it is mirrored: each [B]."""
+    u_NB = uniforms(keys_B, 1 + max(TOP, LEFT, FLIP))
+    places = 2 * settings.crop + 1
+    return whole(u_NB[LEFT], places), whole(u_NB[TOP], places), u_NB[FLIP] < settings.flip
+
+
+def _kernels(pixels_BHWC: Tensor, settings: MovingAugmentation) -> Any:
+    """Those for a GPU, where they can be used."""
+    if not (FUSED and pixels_BHWC.is_cuda):
+        return None
+    try:
+        from regard.data import fused_augmentation
+    except ImportError:  # without Triton
+        return None
+    return fused_augmentation if fused_augmentation.fits(pixels_BHWC, settings) else None
 
 
 def beta_quantiles(a: float) -> Tensor:

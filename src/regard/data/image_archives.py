@@ -174,6 +174,16 @@ def _parts(name: str) -> tuple[str, ...]:
     return () if any(part[0] == "." for part in parts) else parts
 
 
+def texts_in(path: Path, most: int) -> Iterator[tuple[str, bytes]]:
+    """The names of the .txt files in an archive, none hidden, and what each begins with: at most so many bytes."""
+    with readable(path), opened(path) as (archive, _):
+        while (header := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # as above
+            parts = _parts(header.name)
+            if header.isreg() and parts and parts[-1].endswith(".txt"):
+                yield shown("/".join(parts)), cast(io.BufferedReader, archive.extractfile(header)).read(most)
+
+
 def is_archive(path: Path) -> bool:
     """Whether a file begins as a .tar does, packed or not."""
     try:

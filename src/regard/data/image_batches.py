@@ -91,3 +91,10 @@ class ImageStream(ShuffledImages[ImageBatch]):
             of_others(others.pixels_NHWC),
             of_others(sample_keys(self.seed, indices.epochs_B[: len(others_B)], others_B)),
         )
+
+
+def made_up_images(height: int, width: int, channels: int, count: int = 32) -> ImageBatch:
+    """Black images of the first class, each with another to be mixed in."""
+    pixels_BHWC, keys_B = torch.zeros(count, height, width, channels, dtype=torch.uint8), torch.arange(count)
+    labels_B = torch.zeros_like(keys_B)
+    return ImageBatch(labels_B[:, None], pixels_BHWC, keys_B, labels_B, pixels_BHWC, keys_B)

@@ -1,7 +1,8 @@
 """Images decoded once, and mapped into memory when they are used again.
 
 A cache folder holds all images of the sources named for a split, brought to one size: their pixels in one flat file,
-and beside it labels, names, and a hash fraction in [0, 1) for each, of its file, or of its pixels as given:
+and beside it labels, names, own sizes, what is attached to each (such as its boxes), and a hash fraction in [0, 1), of
+its file, or of its pixels as given:
 
     valid: fraction < v        test: v ≤ fraction < v + t        train: the rest
 
@@ -17,10 +18,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,35 +30,46 @@ from numpy.typing import NDArray
 from regard.console import progress, warn
 from regard.data.cache import cache_folder, cached
 from regard.data.idx_files import labels_looked_for
+from regard.data.image_decoding import Read
 from regard.data.image_entries import Entry, ImageSource, NoLabel, shown
 from regard.data.image_sources import image_sources, images_for, open_source
 from regard.data.image_workers import MOST_BYTES, decoded_in_order
 from regard.data.images import BadImage, Form, natural_order
 from regard.data.splits import SHOWN_AS, SPLITS
 from regard.errors import RegardError
-from regard.settings import ImageData, ImageSettings
+from regard.settings import ImageData, ImageSettings, PictureData
 
-FORMAT = "images-4"
+FORMAT = "images-5"
 NAMED = 3  # images named in a message
 
 
 @dataclass(frozen=True)
 class Images:
-    """Images of one size; image i has the label i, an index into the classes, or -1 for none."""
+    """Images of one size; image i has the label i, an index into the classes, or -1 for none.
+
+    Those that were read also have their own widths and heights, and what was attached to them.
+    """
 
     pixels_NHWC: NDArray[np.uint8]
     labels_N: NDArray[np.int64]
     names: list[str]
+    sizes_N2: NDArray[np.int64] | None = None
+    attached: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.labels_N)
 
     def take(self, numbers: NDArray[np.int64] | Sequence[int] | slice) -> Images:
         """These images, in this order: mapped as before for a slice, else copied."""
-        if isinstance(numbers, slice):
-            return Images(self.pixels_NHWC[numbers], self.labels_N[numbers], self.names[numbers])
-        at = np.asarray(numbers, np.int64)
-        return Images(self.pixels_NHWC[at], self.labels_N[at], [self.names[number] for number in at])
+        at = numbers if isinstance(numbers, slice) else np.asarray(numbers, np.int64)
+        which = range(len(self))[at] if isinstance(at, slice) else at.tolist()
+        return Images(
+            self.pixels_NHWC[at],
+            self.labels_N[at],
+            [self.names[number] for number in which],
+            self.sizes_N2[at] if self.sizes_N2 is not None else None,
+            [self.attached[number] for number in which] if self.attached is not None else None,
+        )
 
     def evenly(self, most: int) -> Images:
         """At most this many of the images, at equal distances."""
@@ -75,9 +88,12 @@ class ImageSplits:
     fingerprints: dict[str, str]  # by split; each changes with the images, their order or their labels
 
 
-def image_splits(data: ImageData, settings: ImageSettings) -> ImageSplits:
+SourcesOf = Callable[[Any, str], list[ImageSource]]  # what the settings name for a split
+
+
+def image_splits(data: PictureData, settings: ImageSettings, sources_of: SourcesOf = image_sources) -> ImageSplits:
     """All images that the settings name, by split; what is not named is held out of train."""
-    named = {split: image_sources(data, split) for split in SPLITS}
+    named = {split: sources_of(data, split) for split in SPLITS}
     whole = _decoded(named["train"], "train", data, settings)
     parts = {split: (whole, whole.slices[split]) for split in SPLITS}
     skipped = list(whole.skipped)
@@ -101,7 +117,14 @@ def image_splits(data: ImageData, settings: ImageSettings) -> ImageSplits:
 
 def labelled_images(paths: Sequence[Path], data: ImageData, settings: ImageSettings, classes: list[str]) -> Images:
     """Other images to test on, in any of the forms; their labels must be among these classes."""
-    given = _decoded([open_source(path, data) for path in paths], "test", data, settings)
+    return images_to_test([open_source(path, data) for path in paths], data, settings, classes)
+
+
+def images_to_test(
+    sources: Sequence[ImageSource], data: PictureData, settings: ImageSettings, classes: list[str]
+) -> Images:
+    """All images of these sources, or those of their test; where classes are given, every one with one of them."""
+    given = _decoded(sources, "test", data, settings)
     if given.skipped:
         warn(f"{left_out(given.skipped)}.")
     images = given.images(given.slices["test"], classes, "test")
@@ -155,7 +178,9 @@ class Decoded:
     pixels_NHWC: NDArray[np.uint8]
     labels_N: NDArray[np.int64]  # into `label_names`
     fractions_N: NDArray[np.float64]
+    sizes_N2: NDArray[np.int64]
     names: list[str]
+    attached: list[str]
     label_names: list[str]
     skipped: list[str]
     slices: dict[str, slice]
@@ -166,9 +191,11 @@ class Decoded:
         return Counter({self.label_names[number]: int(count) for number, count in zip(numbers, counts, strict=True)})
 
     def fingerprint(self, rows: slice) -> str:
-        """Of the files' contents, which the fractions are hashes of, and of the labels by name."""
+        """Of the files' contents, which the fractions are hashes of, of the labels by name, and what is attached."""
         digest = hashlib.sha256(self.fractions_N[rows].tobytes())
         digest.update(json.dumps([self.label_names[number] for number in self.labels_N[rows]]).encode())
+        if any(self.attached[rows]):
+            digest.update(json.dumps(self.attached[rows]).encode())
         return digest.hexdigest()
 
     def images(self, rows: slice, classes: list[str], split: str) -> Images:
@@ -178,7 +205,8 @@ class Decoded:
             raise _unknown(unknown, classes, split)
         number_of = {label: number for number, label in enumerate(classes)}
         by_class = np.array([number_of.get(label, -1) for label in self.label_names], np.int64)
-        return Images(self.pixels_NHWC[rows], by_class[self.labels_N[rows]], self.names[rows])
+        labels_N = by_class[self.labels_N[rows]]
+        return Images(self.pixels_NHWC[rows], labels_N, self.names[rows], self.sizes_N2[rows], self.attached[rows])
 
 
 def _unknown(unknown: dict[str, int], classes: list[str], split: str) -> RegardError:
@@ -191,7 +219,7 @@ def _unknown(unknown: dict[str, int], classes: list[str], split: str) -> RegardE
     )
 
 
-def _held_out(whole: Decoded, missing: list[str], data: ImageData) -> dict[str, tuple[Decoded, slice]]:
+def _held_out(whole: Decoded, missing: list[str], data: PictureData) -> dict[str, tuple[Decoded, slice]]:
     """Train, and each split that is missing, as slices of train."""
     shares = {"valid": data.held_out, "test": data.held_out_test or data.held_out}
     train = whole.slices["train"]
@@ -210,7 +238,7 @@ def _held_out(whole: Decoded, missing: list[str], data: ImageData) -> dict[str, 
 # ---------------------------------------------------------------- the cache
 
 
-def _decoded(sources: Sequence[ImageSource], split: str, data: ImageData, settings: ImageSettings) -> Decoded:
+def _decoded(sources: Sequence[ImageSource], split: str, data: PictureData, settings: ImageSettings) -> Decoded:
     """The images of these sources: from the cache, or else decoded now."""
     key = [FORMAT, split, repr((settings.height, settings.width, settings.colour, settings.fit))]
     for source in sources:
@@ -223,7 +251,9 @@ def _decoded(sources: Sequence[ImageSource], split: str, data: ImageData, settin
         np.memmap(folder / "pixels", np.uint8, "r", shape=shape),
         np.fromfile(folder / "labels", np.int64),
         np.fromfile(folder / "fractions", np.float64),
+        np.fromfile(folder / "sizes", np.int64).reshape(-1, 2),
         json.loads((folder / "names.json").read_text(encoding="utf-8")),
+        json.loads((folder / "attached.json").read_text(encoding="utf-8")),
         about["labels"],
         about["skipped"],
         {name: slice(*bounds) for name, *bounds in zip(SPLITS, ends[:-1], ends[1:], strict=True)},
@@ -234,7 +264,7 @@ def _write(folder: Path, sources: Sequence[ImageSource], split: str, settings: I
     """Decodes all images into one file as they come, then orders them."""
     total, images = images_for(sources, split)
     entries: list[Entry] = []
-    fractions: list[float] = []
+    read: list[Read] = []
     rows: list[int] = []  # of the file, where they are
     bad: list[tuple[Entry, BadImage]] = []
     unordered = folder / "unordered"
@@ -245,19 +275,22 @@ def _write(folder: Path, sources: Sequence[ImageSource], split: str, settings: I
                 bad.append((entry, outcome))
             else:
                 entries.append(entry)
-                fractions.append(outcome)
+                read.append(outcome)
                 rows.append(row)
             show(row + 1, "")
     if not any(entry.split == split for entry in entries):
         raise _no_images(sources, split, [(entry, why) for entry, why in bad if entry.split == split])
     splits = np.array([SPLITS.index(entry.split) for entry in entries])
-    fractions_N = np.array(fractions)
+    fractions_N = np.array([each.fraction for each in read])
+    sizes_N2 = np.array([(each.width, each.height) for each in read], np.int64)
     order = np.lexsort((np.where(splits == 0, fractions_N, 0), splits))  # the last key counts most
     label_names = sorted({entry.label for entry in entries}, key=natural_order)
     number_of = {label: number for number, label in enumerate(label_names)}
     (folder / "labels").write_bytes(np.array([number_of[entries[at].label] for at in order], np.int64).tobytes())
     (folder / "fractions").write_bytes(fractions_N[order].tobytes())
+    (folder / "sizes").write_bytes(sizes_N2[order].tobytes())
     (folder / "names.json").write_text(json.dumps([entries[at].name for at in order]), encoding="utf-8")
+    (folder / "attached.json").write_text(json.dumps([entries[at].attached for at in order]), encoding="utf-8")
     skipped = [f"{entry.name}: {why.reason}" for entry, why in bad]
     about = {"counts": np.bincount(splits, minlength=3).tolist(), "labels": label_names, "skipped": skipped}
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")

@@ -2,12 +2,11 @@
 
     → {"first": 128, "contents": [["file", "a.png"], ["bytes", 911], ["pixels", [28, 28]], ["bad", "It is empty."]]},
       then the bytes and the pixels
-    ← {"outcomes": [0.7130, "It is damaged or cut short.", 0.0265, "It is empty."]}
+    ← {"outcomes": [[0.7130, 640, 480], "It is damaged or cut short.", [0.0265, 28, 28], "It is empty."]}
 
-What comes back are hash fractions, and the reasons of bad images. A message is its length in eight bytes, JSON, and
-what follows. The process of `python -m regard.data.image_decoding`
-does this until its standard input ends, as it does when the process that started it ends, however that ends. It
-imports nothing that takes long.
+What comes back are hash fractions with widths and heights, and the reasons of bad images. A message is its length in
+eight bytes, JSON, and what follows. The process of `python -m regard.data.image_decoding` does this until its standard
+input ends, as it does when the process that started it ends, however that ends. It imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -22,17 +21,26 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data import images
 from regard.data.image_entries import Content
-from regard.data.images import BadImage, Form, fit_pixels, read_image
+from regard.data.images import BadImage, Form, fit_pixels, read_with_size
 from regard.data.splits import hash_fraction
 
-Outcome = float | BadImage  # of an image: its hash fraction, or why it has no pixels
+
+class Read(NamedTuple):
+    """What else is known of an image that was decoded: its hash fraction, and its own size, upright."""
+
+    fraction: float
+    width: int
+    height: int
+
+
+Outcome = Read | BadImage  # of an image; or why it has no pixels
 
 
 def decode(contents: Sequence[Content], first: int, form: Form, target: int) -> list[Outcome]:
@@ -45,14 +53,14 @@ def _decode_one(content: Content, row: int, form: Form, target: int) -> Outcome:
         if isinstance(content, BadImage):
             return content
         if isinstance(content, np.ndarray):
-            pixels_HWC = fit_pixels(content, form)
+            pixels_HWC, size = fit_pixels(content, form), (content.shape[1], content.shape[0])
         else:
-            pixels_HWC = read_image(io.BytesIO(content) if isinstance(content, bytes) else content, form)
+            pixels_HWC, size = read_with_size(io.BytesIO(content) if isinstance(content, bytes) else content, form)
         fraction = _fraction(content)
     except BadImage as bad:
         return bad
     _write(pixels_HWC, row * form.bytes, target)
-    return fraction
+    return Read(fraction, *size)
 
 
 def _fraction(content: Path | bytes | NDArray[np.uint8]) -> float:

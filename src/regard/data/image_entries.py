@@ -26,11 +26,15 @@ OUTSIDE = "outside"  # in a divided source, but in none of its splits
 
 
 class Entry(NamedTuple):
-    """One image of a source: its name there, its class ("" for none), its split ("" where there are none)."""
+    """One image of a source: its name there, its class ("" for none), its split ("" where there are none).
+
+    `attached` is what else is known of it, as a text that goes with it through the cache: its boxes, as JSON.
+    """
 
     name: str
     label: str
     split: str
+    attached: str = ""
 
 
 # An image as a file, as the bytes of one, as pixels [h, w] or [h, w, C], or known to be bad.

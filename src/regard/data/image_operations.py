@@ -57,25 +57,34 @@ def change(x_BCHW: Tensor, choice_B: Tensor, amount_B: Tensor) -> Tensor:
 
 
 def transform(x_BCHW: Tensor, choice_B: Tensor, amount_B: Tensor) -> Tensor:
-    """Each image turned, sheared or moved: where a pixel comes from is an affine map around the centre.
-
-    (x, y) ← (cos a · x + (s − sin a) · y + t,  (s' + sin a) · x + cos a · y + t'),   all but one of a, s, s', t, t' 0
-    """
+    """Each image turned, sheared or moved: where a pixel comes from is an affine map around the centre."""
     height, width = x_BCHW.shape[2:]
-
-    def by(name: str, largest: float) -> Tensor:
-        return (amount_B * (choice_B == OPERATIONS.index(name)) * largest)[:, None, None]
-
-    angle_B11 = by("rotate", ROTATE)
-    cos_B11, sin_B11 = angle_B11.cos(), angle_B11.sin()
+    around_B23 = motion_around_centre(choice_B, amount_B, height, width)
+    (a, b, left), (c, d, top) = ([around_B23[:, row, column, None, None] for column in range(3)] for row in range(2))
     y_H1 = torch.arange(height, device=x_BCHW.device)[:, None] + (0.5 - height / 2)
     x_W = torch.arange(width, device=x_BCHW.device) + (0.5 - width / 2)
-    from_x_BHW = cos_B11 * x_W + (by("shear-x", SHEAR) - sin_B11) * y_H1 + by("translate-x", TRANSLATE * width)
-    from_y_BHW = (by("shear-y", SHEAR) + sin_B11) * x_W + cos_B11 * y_H1 + by("translate-y", TRANSLATE * height)
+    from_x_BHW = a * x_W + b * y_H1 + left
+    from_y_BHW = c * x_W + d * y_H1 + top
     # `grid_sample` counts from −1 at one edge of the image to 1 at the other.
     grid_BHW2 = torch.stack([from_x_BHW * (2 / width), from_y_BHW * (2 / height)], dim=-1)
     # What it takes from outside is 0, which stands for grey here.
     return F.grid_sample(x_BCHW - GREY, grid_BHW2, mode="bilinear", padding_mode="zeros", align_corners=False) + GREY
+
+
+def motion_around_centre(choice_B: Tensor, amount_B: Tensor, height: int, width: int) -> Tensor:
+    """Where points come from, counted from the centre: [B, 2, 3]. From where they are, if the operation is of tone.
+
+    (x, y) ← (cos a · x + (s − sin a) · y + t,  (s' + sin a) · x + cos a · y + t'),   all but one of a, s, s', t, t' 0
+    """
+
+    def by(name: str, largest: float) -> Tensor:
+        return amount_B * (choice_B == OPERATIONS.index(name)) * largest
+
+    angle_B = by("rotate", ROTATE)
+    cos_B, sin_B = angle_B.cos(), angle_B.sin()
+    x_B3 = torch.stack([cos_B, by("shear-x", SHEAR) - sin_B, by("translate-x", TRANSLATE * width)], dim=-1)
+    y_B3 = torch.stack([by("shear-y", SHEAR) + sin_B, cos_B, by("translate-y", TRANSLATE * height)], dim=-1)
+    return torch.stack([x_B3, y_B3], dim=1)
 
 
 # ---------------------------------------------------------------- tone of pixels; results need not be whole

@@ -26,9 +26,10 @@ from regard.data.image_archives import Archive, is_archive
 from regard.data.image_entries import OUTSIDE, Content, Entry, ImageSource, NoLabel, by_folder, class_folders, shown
 from regard.data.images import ENDINGS, BadImage, files_below, is_image_name, natural_order
 from regard.data.lines import CsvLines, readable
-from regard.data.splits import SPLITS, named_path
+from regard.data.splits import SPLITS, named_pictures
 from regard.errors import RegardError
 from regard.settings import ImageData
+from regard.words import counted
 
 LONGEST_HEADER = 65_536  # bytes; a longer first line is not the header of a table
 NAMED = 5  # folders named in a message
@@ -65,15 +66,8 @@ def image_sources(data: ImageData, split: str) -> list[ImageSource]:
     """What the settings name for a split; for train also `data.sample` and `data.images`."""
     if split == "train" and data.sample:
         return [Digits()]
-    listed = [data.images] if split == "train" and data.images else getattr(data, split)
-    if split == "train" and not listed:
-        raise RegardError(
-            "No training data is named.",
-            "The recipe's data.images, data.train and data.sample are empty.",
-            "Set data.images to a folder of images, for example data.images=photos.",
-        )
-    example = '["one folder", "another.tar"]'
-    return [open_source(named_path(name, data.root, f"data.{split}", example), data) for name in listed]
+    advice = "Set data.images to a folder of images, for example data.images=photos."
+    return [open_source(path, data) for path in named_pictures(data, split, '["one folder", "another.tar"]', advice)]
 
 
 def images_for(sources: Sequence[ImageSource], split: str) -> tuple[int, Iterator[tuple[Entry, Content]]]:
@@ -159,7 +153,7 @@ class ImageFolder:
         self.name, self.path, self.files = path.absolute().name, path, files
 
     def fingerprint(self) -> str:
-        return fingerprint([], [_state(file, file.relative_to(self.path)) for file in self.files])
+        return fingerprint([], [file_state(file, file.relative_to(self.path)) for file in self.files])
 
     def entries(self) -> list[Entry]:
         names = [file.relative_to(self.path) for file in self.files]
@@ -180,7 +174,7 @@ class ImageFolder:
                     yield shown("/".join((self.name, *parent, name)))
 
 
-def _state(file: Path, name: Path | str) -> tuple[str, int, int]:
+def file_state(file: Path, name: Path | str) -> tuple[str, int, int]:
     """Size and time instead of the content: hashing all images would take as long as decoding them."""
     try:
         state = file.stat()
@@ -214,7 +208,7 @@ class Table:
             )
 
     def fingerprint(self) -> str:
-        states = [_state(content, entry.name) for entry, content in self.rows if isinstance(content, Path)]
+        states = [file_state(content, entry.name) for entry, content in self.rows if isinstance(content, Path)]
         return fingerprint([self.path], self.image_field, self.label_field, states)
 
     @cached_property
@@ -247,7 +241,7 @@ class Table:
                     rows.append((Entry(shown(name), shown(its_label), ""), self.path.parent / name))
                 elif any(field.strip() for field in fields):
                     same = len(fields) == len(self.header)
-                    reason = f"It has {len(fields)} column(s), the header {len(self.header)}."
+                    reason = f"It has {counted(len(fields), 'column')}, the header {len(self.header)}."
                     rows.append((line, BadImage("It names no image." if same else reason)))
 
     def entries(self) -> list[Entry]:

@@ -2,7 +2,7 @@
 
 Of a small image, most of the work is Python's, and only one thread at a time can do that. So the first few images are
 timed. If all together take seconds, processes are started, each with a thread here that waits for it. They share a file
-that each image is written to by whoever decodes it; what comes back is only its hash fraction.
+that each image is written to by whoever decodes it; what comes back is only its hash fraction and its own size.
 
 Few images are under way at a time, so that memory stays bounded however many there are, and however large.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import deque
@@ -26,9 +25,10 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from regard.data.image_decoding import Outcome, decode, receive, send, send_contents
+from regard.data.image_decoding import Outcome, Read, decode, receive, send, send_contents
 from regard.data.image_entries import Content, Entry
 from regard.data.images import BadImage, Form
+from regard.data.processes import cores, start_module
 from regard.errors import RegardError
 
 MOST_BYTES = 2**24  # of images, before or after decoding, that a thread or process is given at a time
@@ -55,8 +55,8 @@ def decoded_in_order(images: Iterable[Image], total: int, form: Form, target: Pa
         for entry, outcome, spent in _timed(images, here):
             seconds_each, done = spent / max(done, 1), done + 1
             yield entry, outcome
-        workers = Workers(min(_cores(), int((total - done) * seconds_each / WORTH)), form, target, here)
-        threads = len(workers.processes) or min(THREADS, _cores())
+        workers = Workers(min(cores(), int((total - done) * seconds_each / WORTH)), form, target, here)
+        threads = len(workers.processes) or min(THREADS, cores())
         most = min(MOST_IMAGES["process" if workers.processes else "thread"], max(1, MOST_BYTES // form.bytes))
         chunks = _chunks(images, min(most, 1 + (total - done) // (4 * threads)))
         pool = ThreadPoolExecutor(threads)
@@ -120,11 +120,6 @@ def _bytes_of(content: Content) -> int:
     return len(content) if isinstance(content, bytes) else content.nbytes if isinstance(content, np.ndarray) else 0
 
 
-def _cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 # ---------------------------------------------------------------- processes
 
 
@@ -132,14 +127,7 @@ class Worker:
     """A process that decodes, started but perhaps not ready yet."""
 
     def __init__(self, form: Form, target: Path):
-        # The same modules from the same places, but none from the current folder; and a thread each for numpy.
-        places = os.pathsep.join(place for place in sys.path if place)
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", "-m", "regard.data.image_decoding"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
+        self.process = start_module("regard.data.image_decoding", piped=True)
         self.asks, self.answers = cast(BinaryIO, self.process.stdin), cast(BinaryIO, self.process.stdout)
         with suppress(BrokenPipeError):  # it is not ready then, and never will be
             send(self.asks, {"form": form, "target": str(target.absolute())})
@@ -157,7 +145,7 @@ class Worker:
             raise _has_ended(self.process.wait())
         if "error" in answer:
             raise OSError(*answer["error"])
-        told = [BadImage(outcome) if isinstance(outcome, str) else outcome for outcome in answer["outcomes"]]
+        told = [BadImage(outcome) if isinstance(outcome, str) else Read(*outcome) for outcome in answer["outcomes"]]
         both = zip(contents, told, strict=True)
         return [content if isinstance(content, BadImage) else outcome for content, outcome in both]  # of its own class
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from regard.data.unpack import RATIO, most_unpacked
@@ -32,6 +32,9 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.settings import ImageSettings
+
+Size = tuple[int, int]  # width, height, as Pillow has it
+Rectangle = tuple[int, int, int, int]  # left, top, right, bottom; the last two are not in it
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 ENDINGS = frozenset(
@@ -74,18 +77,25 @@ class BadImage(Exception):
 
 def read_image(source: Path | BinaryIO, settings: ImageSettings | Form) -> NDArray[np.uint8]:
     """The pixels [H, W, C] of an encoded image, from a file or a stream."""
+    return read_with_size(source, settings)[0]
+
+
+def read_with_size(source: Path | BinaryIO, settings: ImageSettings | Form) -> tuple[NDArray[np.uint8], Size]:
+    """The pixels [H, W, C] of an encoded image, and the width and height that it has itself, upright."""
     content = _content(source)
     try:
         image = _opened(content)
+        size = image.size
         # A large JPEG is decoded at a half, a quarter or an eighth of its size, while that is twice the size wanted.
         image.draft(None, (2 * max(settings.height, settings.width),) * 2)
         _check_size(image, len(content))
         with ONE_LARGE if math.prod(image.size) > LARGE else nullcontext():
             image.load()
+            size = size[::-1] if _is_turned(image) else size
             upright = _upright(image)
             if image.mode.startswith(("I", "F")):
                 upright = _eight_bits(upright, _whites(image))
-            return _fitted(upright, settings)
+            return _fitted(upright, settings), size
     except BadImage:
         raise
     except UnidentifiedImageError:
@@ -201,6 +211,13 @@ def _upright(image: Image.Image) -> Image.Image:
     return image
 
 
+def _is_turned(image: Image.Image) -> bool:
+    """Whether the camera was held on its side."""
+    with suppress(Exception):
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1)) in (5, 6, 7, 8)
+    return False
+
+
 def _walk(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     here = folder.resolve()
     if here in above:
@@ -264,15 +281,16 @@ def _eight_bits(image: Image.Image, whites: tuple[float, ...]) -> Image.Image:
     return Image.fromarray(np.rint(values_HW, out=values_HW).astype(np.uint8))
 
 
-Size = tuple[int, int]  # width, height, as Pillow has it
-
-
 def _crop(image: Image.Image, size: Size) -> Image.Image:
-    """The largest middle part of the right shape, of whole pixels, scaled."""
-    scale = max(size[0] / image.width, size[1] / image.height)
-    width, height = (min(side, max(1, round(wanted / scale))) for side, wanted in zip(image.size, size, strict=True))
-    left, top = (image.width - width) // 2, (image.height - height) // 2
-    return _scaled(image, size, (left, top, left + width, top + height))
+    return _scaled(image, size, _middle(image.size, size))
+
+
+def _middle(own: Size, size: Size) -> Rectangle:
+    """The largest middle part of the right shape, of whole pixels."""
+    scale = max(size[0] / own[0], size[1] / own[1])
+    width, height = (min(side, max(1, round(wanted / scale))) for side, wanted in zip(own, size, strict=True))
+    left, top = (own[0] - width) // 2, (own[1] - height) // 2
+    return left, top, left + width, top + height
 
 
 def _stretch(image: Image.Image, size: Size) -> Image.Image:
@@ -280,14 +298,21 @@ def _stretch(image: Image.Image, size: Size) -> Image.Image:
 
 
 def _pad(image: Image.Image, size: Size) -> Image.Image:
-    scale = min(size[0] / image.width, size[1] / image.height)
-    width, height = (max(1, round(side * scale)) for side in image.size)
+    left, top, right, bottom = _inside(image.size, size)
     canvas = Image.new(image.mode, size)
-    canvas.paste(_stretch(image, (width, height)), ((size[0] - width) // 2, (size[1] - height) // 2))
+    canvas.paste(_stretch(image, (right - left, bottom - top)), (left, top))
     return canvas
 
 
-def _scaled(image: Image.Image, size: Size, box: tuple[int, int, int, int]) -> Image.Image:
+def _inside(own: Size, size: Size) -> Rectangle:
+    """Where the whole image lies when it fits inside."""
+    scale = min(size[0] / own[0], size[1] / own[1])
+    width, height = (max(1, round(side * scale)) for side in own)
+    left, top = (size[0] - width) // 2, (size[1] - height) // 2
+    return left, top, left + width, top + height
+
+
+def _scaled(image: Image.Image, size: Size, box: Rectangle) -> Image.Image:
     """A part of an image brought to size, without jagged edges; unchanged if it has that size."""
     if (box[2] - box[0], box[3] - box[1]) == size:
         return image.crop(box)
@@ -295,3 +320,22 @@ def _scaled(image: Image.Image, size: Size, box: tuple[int, int, int, int]) -> I
 
 
 FITS = {"crop": _crop, "stretch": _stretch, "pad": _pad}
+
+
+class Placement(NamedTuple):
+    """Where the pixels of an image are when it is brought to size: x · scale + shift, for either side."""
+
+    scale: tuple[float, float]
+    shift: tuple[float, float]
+
+
+def placement(own: Size, settings: ImageSettings | Form) -> Placement:
+    """Of an image of this width and height."""
+    size = settings.width, settings.height
+    part, target = (0, 0, *own), (0, 0, *size)
+    if settings.fit == "crop":
+        part = _middle(own, size)
+    elif settings.fit == "pad":
+        target = _inside(own, size)
+    scale = ((target[2] - target[0]) / (part[2] - part[0]), (target[3] - target[1]) / (part[3] - part[1]))
+    return Placement(scale, (target[0] - part[0] * scale[0], target[1] - part[1] * scale[1]))

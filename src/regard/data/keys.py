@@ -27,12 +27,12 @@ def sample_keys(seed: int, epochs_B: NDArray[np.int64], samples_B: NDArray[np.in
     return scramble(keys_B + samples_B)
 
 
-def uniforms(keys_B: Tensor, count: int) -> Tensor:
-    """The first `count` random numbers of each key, from 0 up to but not 1: float32 [N, B].
+def uniforms(keys_B: Tensor, count: int, first: int = 0) -> Tensor:
+    """`count` random numbers of each key, from its `first` on, each from 0 up to but not 1: float32 [N, B].
 
     The n-th is the upper 24 bits of scramble(key + n · golden): the generator splitmix64 (Steele et al., 2014).
     """
-    n_N1 = torch.arange(1, count + 1, device=keys_B.device)[:, None]
+    n_N1 = torch.arange(first + 1, first + count + 1, device=keys_B.device)[:, None]
     return shift_right(scramble(keys_B + n_N1 * GOLDEN), 40).float() * 2**-24
 
 

@@ -16,10 +16,22 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from regard.data.fingerprints import fingerprint
-from regard.data.lines import LONGEST_LINE, SKIP_ADVICE, CsvLines, numbered_lines, open_file, readable
+from regard.data.lines import (
+    LONGEST_LINE,
+    CsvLines,
+    Skipped,
+    bad_line,
+    encodable,
+    ending_of,
+    numbered_lines,
+    open_file,
+    readable,
+    wrong_columns,
+)
 from regard.data.splits import SPLITS, Division, divided, named_path
 from regard.errors import RegardError, UsageError
 from regard.settings import FileList, LabelledData
+from regard.words import counted
 
 LONGEST_LABEL = 1000  # letters
 MOST_CLASSES = 100_000
@@ -44,8 +56,20 @@ class LabelledSource:
 
     def records(self) -> Iterator[Example | None]:
         """An example for every record; None for one that is left out, which belongs to no part of a division."""
+        return self.read(Skipped())
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.paths
+
+    @property
+    def skips(self) -> bool:
+        return self.settings.bad_lines == "skip"
+
+    def read(self, skipped: Skipped) -> Iterator[Example | None]:
+        """All records; bad ones are noted."""
         for path in self.paths:
-            for example in read_records(path, self.settings):
+            for example in read_records(path, self.settings, skipped):
                 division = self.division
                 if division is None or (example is not None and division.split(example.text) == self.name):
                     yield example
@@ -88,13 +112,13 @@ def labelled_files(listed: FileList, data: LabelledData, key: str) -> tuple[Path
     return paths
 
 
-def check_labels(content: Any, where: Path) -> list[str]:
+def check_labels(content: Any, where: Path, fewest: int = 2) -> list[str]:
     """The classes that a run's labels.json names; a clear error if it does not."""
     named = isinstance(content, list) and all(isinstance(label, str) and label for label in content)
-    if not named or len(set(content)) != len(content) or len(content) < 2:
+    if not named or len(set(content)) != len(content) or len(content) < fewest:
         raise RegardError(
             f"'{where}' does not name the classes of the run.",
-            "It is to be a list of two names or more, each there once.",
+            f"It is to be a list of {'two names' if fewest == 2 else 'one name'} or more, each there once.",
             "Restore the file, or train again.",
         )
     return list(content)
@@ -138,11 +162,11 @@ Parsed = Example | str
 def form_of(path: Path, settings: LabelledData) -> str:
     if settings.form != "auto":
         return settings.form
-    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    ending = ending_of(path)
     if ending not in (".tsv", ".csv", ".jsonl"):
         raise UsageError(
             f"The form of '{path}' is not known.",
-            "Its name does not end in .tsv, .csv or .jsonl, with or without .gz.",
+            "Its name does not end in .tsv, .csv or .jsonl, with or without .gz or .xz.",
             'Set data.form to "tsv", "csv", "jsonl" or "label-first".',
         )
     return ending[1:]
@@ -153,7 +177,7 @@ def read_examples(path: Path, settings: LabelledData) -> Iterator[Example]:
     return (example for example in read_records(path, settings) if example is not None)
 
 
-def read_records(path: Path, settings: LabelledData) -> Iterator[Example | None]:
+def read_records(path: Path, settings: LabelledData, skipped: Skipped | None = None) -> Iterator[Example | None]:
     """The examples of one file; None for a record that is left out: without text, or bad and to be skipped."""
     form = form_of(path, settings)
     with readable(path), open_file(path) as file:
@@ -161,8 +185,7 @@ def read_records(path: Path, settings: LabelledData) -> Iterator[Example | None]
         for number, parsed in records:
             example = _checked(parsed, settings) if isinstance(parsed, Example) else parsed  # None: a blank line
             if isinstance(example, str):
-                if settings.bad_lines == "error":
-                    raise RegardError(f"Line {number:,} of '{path}' cannot be used.", example, SKIP_ADVICE)
+                bad_line(path, number, example, settings.bad_lines, skipped)
                 yield None
             else:
                 yield example if example and example.text.strip() else None
@@ -174,9 +197,7 @@ def _checked(example: Example, settings: LabelledData) -> Parsed:
     if settings.label_until:
         label = label.split(settings.label_until, 1)[0]
     label = label.strip()
-    try:
-        (label + example.text).encode()
-    except UnicodeEncodeError:
+    if not encodable(label, example.text):
         return "It is not valid UTF-8, or holds half a character."
     if len(label) > LONGEST_LABEL:
         return f"Its label has {len(label):,} letters, more than {LONGEST_LABEL:,}: is it the text?"
@@ -199,7 +220,7 @@ def _from_tsv(line: str, settings: LabelledData) -> Parsed:
     fields = line.split("\t")
     label, text = settings.columns
     if len(fields) <= max(label, text):
-        return f"It has {len(fields)} column(s); columns {label} and {text} are wanted (data.columns, from 0)."
+        return wrong_columns(len(fields), settings.columns)
     return Example(fields[label], fields[text])
 
 
@@ -269,4 +290,4 @@ def _csv_records(file: BinaryIO, path: Path, settings: LabelledData) -> Iterator
             yield number, Example(fields[label], fields[text])
         elif any(field.strip() for field in fields):
             # A comma outside quotes would cut the text short unseen.
-            yield number, f"It has {len(fields)} column(s) where the header has {len(header)}."
+            yield number, f"It has {counted(len(fields), 'column')} where the header has {len(header)}."

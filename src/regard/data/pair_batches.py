@@ -16,11 +16,12 @@ from torch import Tensor
 from regard.data import packed
 from regard.data.batch import Batch
 from regard.data.bpe_dropout import BpeDropout
-from regard.data.packed import PackedShape, PackedStream, Placement, WindowRows, flat, placements
+from regard.data.packed import PackedShape, PackedStream, WindowRows, placements
 from regard.data.packing import Rows, pack, rows_of_length
-from regard.data.ragged import Ragged, spread
+from regard.data.ragged import Ragged
+from regard.data.side import Side, places
 from regard.data.tokenised import TokenisedPairs
-from regard.data.tokenizers import END, START
+from regard.data.tokenizers import END
 from regard.errors import RegardError
 
 ENDLESS = 1 << 30  # positions
@@ -59,11 +60,12 @@ class Rectangle(PackedShape[TokenisedPairs, PairBatch]):
     ) -> Rectangle:
         """Target rows of `row_length`; source rows longer or shorter as the corpus is, so both fill alike."""
         if apart:
-            return cls(tokens_per_batch // row_length, row_length, row_length, apart)
+            row_length = max(row_length, max_length)
+            return cls(max(1, tokens_per_batch // row_length), row_length, row_length, apart)
         # + 1: every sentence ends with <end>.
         source, target = (side.offsets[-1] + len(side) for side in (pairs.source, pairs.target))
         source_length = int(-(-row_length * int(source) // int(target)))
-        source_length = min(max(-(-source_length // 8) * 8, max_length), 4 * row_length)
+        source_length = min(max(-(-source_length // 8) * 8, max_length), max(4 * row_length, max_length))
         return cls(tokens_per_batch // row_length, source_length, row_length)
 
     @property
@@ -75,14 +77,14 @@ class Rectangle(PackedShape[TokenisedPairs, PairBatch]):
 
     def lengths(self, samples: TokenisedPairs) -> NDArray[np.int64]:
         """Of the longer side of each pair, with <start> or <end>."""
-        return np.maximum(_places(samples.source), _places(samples.target))
+        return np.maximum(places(samples.source), places(samples.target))
 
     def pack(self, samples: TokenisedPairs) -> Rows:
         room = (self.source_length, self.target_length)
-        return pack(_places(samples.source), _places(samples.target), room)
+        return pack(places(samples.source), places(samples.target), room)
 
     def fill(self, rows: WindowRows[TokenisedPairs]) -> PairBatch:
-        source, target = _Side(self.rows, self.source_length), _Side(self.rows, self.target_length)
+        source, target = Side(self.rows, self.source_length), Side(self.rows, self.target_length)
         for pairs, where in placements(rows):
             source.write(pairs.source, where)
             target.write(pairs.target, where)
@@ -99,7 +101,7 @@ class Rectangle(PackedShape[TokenisedPairs, PairBatch]):
 
 
 class PairStream(PackedStream[TokenisedPairs, PairBatch]):
-    """Pairs with `max_length` tokens or more on a side are left out."""
+    """Pairs with `max_length` tokens or more on a side are left out. `max_target`: of the target, where it differs."""
 
     def __init__(
         self,
@@ -108,8 +110,10 @@ class PairStream(PackedStream[TokenisedPairs, PairBatch]):
         seed: int,
         max_length: int,
         dropout: tuple[BpeDropout, BpeDropout] | None = None,
+        max_target: int = 0,
     ):
         self.pairs, self.max_length, self.dropout = pairs, max_length, dropout
+        self.max_target = max_target or max_length
         try:
             rectangle.fill([])  # now, and not after an hour of gathering rows
         except MemoryError:
@@ -137,7 +141,7 @@ class PairStream(PackedStream[TokenisedPairs, PairBatch]):
         return _where(self._fits(dropped), dropped, pairs)
 
     def _fits(self, pairs: TokenisedPairs) -> NDArray[np.bool_]:
-        return (pairs.source.lengths < self.max_length) & (pairs.target.lengths < self.max_length)
+        return (pairs.source.lengths < self.max_length) & (pairs.target.lengths < self.max_target)
 
 
 def in_order(pairs: TokenisedPairs, rectangle: Rectangle, most: int = ENDLESS) -> Iterator[PairBatch]:
@@ -160,32 +164,16 @@ def cut_off(pairs: TokenisedPairs, rectangle: Rectangle, most: int = ENDLESS) ->
     return int(((pairs.source.lengths >= source) | (pairs.target.lengths >= target)).sum())
 
 
+def made_up_pairs(rows: int, length: int) -> PairBatch:
+    """Rows of this length, on both sides, each of two sentences of the same token."""
+    positions_BT = torch.arange(length).expand(rows, length).contiguous()
+    tokens_BT, segments_BT = torch.full_like(positions_BT, END), 1 + 2 * positions_BT // length
+    side = (tokens_BT, segments_BT, positions_BT)
+    return PairBatch(tokens_BT, *side, *side)
+
+
 def _room(rectangle: Rectangle, most: int) -> tuple[int, int]:
     return min(rectangle.source_length, most), min(rectangle.target_length, most)
-
-
-class _Side:
-    """One side of a batch: arrays [rows, length]."""
-
-    def __init__(self, rows: int, length: int):
-        self.with_start, self.with_end, self.segments, self.positions = np.zeros((4, rows, length), np.int64)
-
-    def write(self, sentences: Ragged, where: Placement) -> None:
-        """Each sentence with <start> before it, and with <end> after it unless it was cut off."""
-        lengths = _places(sentences)
-        starts = where.mark(lengths, self.segments, self.positions)
-        flat(self.with_end)[spread(starts, sentences.lengths)] = sentences.ids
-        flat(self.with_end)[(starts + lengths - 1)[sentences.whole]] = END
-        # The last token of a sentence that was cut off is only predicted.
-        flat(self.with_start)[spread(starts + 1, lengths - 1)] = sentences.ids[
-            spread(sentences.offsets[:-1], lengths - 1)
-        ]
-        flat(self.with_start)[starts] = START
-
-
-def _places(sentences: Ragged) -> NDArray[np.int64]:
-    """How many positions each sentence takes: one more than its tokens, unless it was cut off."""
-    return sentences.lengths + sentences.whole
 
 
 def _where(condition: NDArray[np.bool_], yes: TokenisedPairs, no: TokenisedPairs) -> TokenisedPairs:

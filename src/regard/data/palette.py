@@ -102,6 +102,11 @@ class Palette:
         """Images of the colours that the codes stand for: [N, H, W, C]."""
         return self.colours_KC[codes_NT].reshape(-1, height, width, self.channels)
 
+    def rgb(self, code: int) -> tuple[int, ...]:
+        """A colour as red, green and blue, also where images are grey."""
+        levels = self.colours_KC[code].tolist()
+        return tuple(levels if len(levels) == 3 else levels * 3)
+
     def error(self, pixels_NHWC: NDArray[np.uint8]) -> float:
         """What the palette loses: the mean squared difference of a channel, from 0 to 255."""
         shown_NHWC = self.pixels(self.codes(pixels_NHWC), *pixels_NHWC.shape[1:3])

@@ -9,6 +9,7 @@ In doubt a line is not cut: two sentences translated together lose less than hal
 
 from __future__ import annotations
 
+import itertools
 import re
 
 QUOTES = "\"'“”„‟‘’‚‛«»‹›"  # which of them open and which close depends on the language
@@ -43,13 +44,20 @@ INITIALS = re.compile(r"(\w\.)*[^\W\d_]|\d{1,2}|[IVX]+")  # J · U.S · z.B · 3
 
 def split_sentences(line: str) -> list[str]:
     """The sentences of a line in order, without the white space around them; none of a blank line."""
-    sentences, start = [], 0
-    for end in END.finditer(line):
-        if _is_boundary(line, end):
-            sentences.append(line[start : end.end()].strip())
-            start = end.end()
-    sentences.append(line[start:].strip())
+    ends = [0, *_ends(line), len(line)]
+    sentences = [line[start:end].strip() for start, end in itertools.pairwise(ends)]
     return [sentence for sentence in sentences if sentence]
+
+
+def sentence_around(text: str, start: int, end: int) -> tuple[int, int]:
+    """Where the sentence, or the sentences, with these characters begin and end; a line end ends one, too."""
+    ends = [0, *_ends(text), *(match.end() for match in re.finditer(r"\n", text)), len(text)]
+    return max(at for at in ends if at <= start), min(at for at in ends if at >= end)
+
+
+def _ends(line: str) -> list[int]:
+    """Where a sentence ends and another begins."""
+    return [end.end() for end in END.finditer(line) if _is_boundary(line, end)]
 
 
 def _is_boundary(line: str, end: re.Match[str]) -> bool:

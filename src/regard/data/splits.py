@@ -12,14 +12,41 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from regard.errors import RegardError, UsageError
+
+if TYPE_CHECKING:
+    from regard.settings import PictureData
 
 SPLITS = ("train", "valid", "test")
 SHOWN_AS = {"train": "training", "valid": "validation", "test": "test"}  # `data.valid` is the validation data
 
 Files = TypeVar("Files")
+
+
+class Obstacle(str):
+    """Advice that must be followed: as the data is, there can be no training."""
+
+
+def empty_splits(counts: Mapping[str, int], one: str) -> list[Obstacle]:
+    """What is to be said of splits without samples; `one` is what a sample is called."""
+    return [
+        Obstacle(f"The {SHOWN_AS[split]} data is empty: no {one} is left for it.")
+        for split in SPLITS
+        if not counts[split]
+    ]
+
+
+def must_not_be_empty(counts: Mapping[str, int], one: str, several: str) -> None:
+    """Every split has samples, the test too: that it has none must not be found after the training."""
+    for obstacle in empty_splits(counts, one):
+        what, _, why = obstacle.partition(": ")
+        raise RegardError(
+            f"{what}.",
+            why[0].upper() + why[1:],
+            f"Check the files named in [data]; with few {several}, name files for it or raise data.held_out.",
+        )
 
 
 @dataclass(frozen=True)
@@ -32,10 +59,15 @@ class Division:
     def split(self, content: str) -> str:
         """The split that a sample falls into."""
         fraction = hash_fraction(content.encode())
-        for number, split in enumerate(self.held_out, start=1):
-            if fraction < number * self.share:
+        for split in self.held_out:
+            if fraction < self.range_of(split)[1]:
                 return split
         return "train"
+
+    def range_of(self, split: str) -> tuple[float, float]:
+        """The fractions from the first number on, and below the second, fall into this split."""
+        number = len(self.held_out) if split == "train" else self.held_out.index(split)
+        return number * self.share, 1.0 if split == "train" else (number + 1) * self.share
 
 
 def hash_fraction(content: bytes) -> float:
@@ -51,6 +83,16 @@ def divided(named: Mapping[str, Files], share: float) -> dict[str, tuple[Files, 
         split: (named[split] or named["train"], division if missing and split in ("train", *missing) else None)
         for split in SPLITS
     }
+
+
+def named_pictures(data: PictureData, split: str, example: str, advice: str) -> list[Path]:
+    """The places that the settings name for a split; for train also `data.images`. `advice`: how to name one."""
+    listed = [data.images] if split == "train" and data.images else getattr(data, split)
+    if split == "train" and not listed:
+        raise RegardError(
+            "No training data is named.", "The recipe's data.images, data.train and data.sample are empty.", advice
+        )
+    return [named_path(name, data.root, f"data.{split}", example) for name in listed]
 
 
 def named_path(listed: str | Sequence[str], root: str, key: str, example: str) -> Path:

@@ -14,31 +14,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.console import warn
+from regard.data.boxes import box_splits, boxes_left_out
+from regard.data.captions import caption_sources, captions_of
 from regard.data.image_cache import ImageSplits, image_splits, left_out, must_have_classes
 from regard.data.image_sources import empty_classes, image_sources, without_images
 from regard.data.labelled import LabelledSource, labels_of
+from regard.data.lines import LineSource, skipped_lines
+from regard.data.mask_cache import NOTHING, mask_splits
 from regard.data.pairs import Pair, PairSource, not_empty
+from regard.data.questions import QuestionSource, places
 from regard.data.running_text import TextSplits
-from regard.data.splits import SPLITS
+from regard.data.splits import SPLITS, Obstacle, empty_splits
 from regard.data.text import TextSource
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import RegardError
-from regard.settings import ImageData, ImageSettings
+from regard.settings import BoxData, CaptionData, ImageData, ImageSettings, MaskData
+from regard.words import counted
 
 Survey = tuple[dict[str, Any], list[str]]
+
+
+class Proportion(float):
+    """A figure from 0 to 1, shown as a percentage."""
+
 
 UNEQUAL = 3.0  # one side has over three times the words of the other, and ten more
 CHUNK = 10_000  # pairs tokenised at a time
 FEW = 10  # samples of a class
+MASKS_AT_ONCE = 256
+
+
+def with_bad_lines(survey: Survey, sources: Iterable[LineSource]) -> Survey:
+    """The same, with the bad lines that are skipped: those of a file are counted once, however many splits it has."""
+    figures, advice = survey
+    skipped = skipped_lines(sources)
+    return {"bad_lines": skipped.total} | figures, advice + skipped.told()
 
 
 # ---------------------------------------------------------------- sentence pairs
 
 
 def survey_pairs(
-    sources: Mapping[str, PairSource], tokenizers: tuple[TextTokenizer, TextTokenizer], max_length: int
+    sources: Mapping[str, PairSource],
+    tokenizers: tuple[TextTokenizer, TextTokenizer],
+    max_length: int,
+    shortened: bool = False,
 ) -> Survey:
-    """Sentence pairs: how many, how long, which are of no use, and which are in both train and test."""
+    """Sentence pairs: how many, how long, which are of no use, and which are in both train and test.
+
+    `shortened`: the targets are short forms of the sources, and sources that are too long are cut.
+    """
     figures: dict[str, Any] = {"vocabulary": tokenizers[1].size}
     pairs, sentences = {}, {}
     for split, source in sources.items():
@@ -48,7 +73,13 @@ def survey_pairs(
             "pairs_also_in_train": int(np.isin(pairs[split], pairs["train"]).sum()),
             "sources_also_in_train": int(np.isin(sentences[split], sentences["train"]).sum()),
         }
-    return figures, _advice_on_pairs(figures)
+    counts = {split: len(hashes) for split, hashes in pairs.items()}
+    hindered: list[str] = [*empty_splits(counts, "pair with text on both sides")]
+    if counts["train"] and figures["train"]["too_long"] == counts["train"] and not shortened:
+        hindered.append(
+            Obstacle(f"All training pairs are longer than data.max_length = {max_length} tokens; raise it.")
+        )
+    return figures, [*hindered, *_advice_on_pairs(figures, shortened)]
 
 
 def count_pairs(
@@ -62,21 +93,22 @@ def count_pairs(
     pair_hashes: list[int] = []
     source_hashes: list[int] = []
     lengths: tuple[list[int], list[int]] = ([], [])
-    every = unequal = spelled = 0
+    words: tuple[list[int], list[int]] = ([], [])
+    every = spelled = 0
 
-    def counted() -> Iterable[Pair]:
+    def watched() -> Iterable[Pair]:
         nonlocal every
         for pair in pairs:
             every += 1
             yield pair
 
-    with_text = iter(not_empty(counted()))
+    with_text = iter(not_empty(watched()))
     while chunk := list(itertools.islice(with_text, CHUNK)):
         for source, target in chunk:
             pair_hashes.append(_hash(f"{source}\t{target}"))
             source_hashes.append(_hash(source))
-            short, long = sorted((len(source.split()), len(target.split())))
-            unequal += long > UNEQUAL * short and long - short > 10
+            words[0].append(len(source.split()))
+            words[1].append(len(target.split()))
         for side, tokenizer in enumerate(tokenizers):
             ids = tokenizer.encode([pair[side] for pair in chunk])
             lengths[side].extend(map(len, ids))
@@ -86,13 +118,26 @@ def count_pairs(
         "pairs": every,
         "empty": every - len(hashes),
         "duplicates": len(hashes) - len(np.unique(hashes)),
-        "unequal": unequal,
+        "unequal": _unequal(np.array(words[0]), np.array(words[1])),
         "source_lengths": _spread(lengths[0]),
         "target_lengths": _spread(lengths[1]),
         "too_long": sum(max(source, target) >= max_length for source, target in zip(*lengths, strict=True)),
-        "spelled_out": spelled / max(sum(lengths[0]) + sum(lengths[1]), 1),
+        "spelled_out": Proportion(spelled / max(sum(lengths[0]) + sum(lengths[1]), 1)),
     }
     return figures, hashes, np.array(source_hashes, np.uint64)
+
+
+def _unequal(sources_N: NDArray[np.int64], targets_N: NDArray[np.int64]) -> int:
+    """How many pairs have a side that is much longer than the other side lets expect.
+
+    Going by the usual ratio of both: answers to questions are all much shorter, and none of them is amiss.
+    """
+    if not len(sources_N):
+        return 0
+    usual = float(np.median(targets_N / sources_N))
+    expected_N = sources_N * (usual if usual > UNEQUAL or usual * UNEQUAL < 1 else 1.0)
+    short_N, long_N = np.minimum(expected_N, targets_N), np.maximum(expected_N, targets_N)
+    return int(((long_N > UNEQUAL * short_N) & (long_N - short_N > 10)).sum())
 
 
 def _hash(text: str) -> int:
@@ -111,23 +156,28 @@ def _spread(lengths: list[int]) -> dict[str, float]:
     }
 
 
-def _advice_on_pairs(figures: dict[str, Any]) -> list[str]:
+def _advice_on_pairs(figures: dict[str, Any], shortened: bool) -> list[str]:
     advice = []
     train = figures["train"]
-    if not train["pairs"]:
-        advice.append("There are no training pairs.")
     if train["duplicates"] > 0.01 * train["pairs"]:
-        advice.append(f"{train['duplicates']:,} training pairs are repeated; consider removing them.")
+        advice.append(f"{counted(train['duplicates'], 'training pair', 'is')} repeated; consider removing that.")
     if train["empty"]:
-        advice.append(f"{train['empty']:,} training pairs have an empty side; they are left out.")
-    if train["unequal"] > 0.001 * train["pairs"]:
-        advice.append(f"{train['unequal']:,} training pairs are of very unequal length; are the files aligned?")
-    if train["too_long"]:
-        advice.append(f"{train['too_long']:,} training pairs are too long; raise data.max_length to keep them.")
+        advice.append(f"{counted(train['empty'], 'training pair', 'has')} an empty side, and no use.")
+    if shortened and train["target_lengths"].get("median", 0) > 0.8 * train["source_lengths"].get("median", 0):
+        advice.append("Half of the summaries are about as long as the texts; are the columns the right way round?")
+    if not shortened and train["unequal"] > 0.001 * train["pairs"]:
+        unequal = counted(train["unequal"], "training pair", "is")
+        advice.append(f"{unequal} of very unequal length; are the files aligned?")
+    if train["too_long"] and shortened:
+        advice.append(
+            f"{counted(train['too_long'], 'training text', 'is')} too long; the end is not read (data.max_length)."
+        )
+    elif train["too_long"]:
+        advice.append(f"{counted(train['too_long'], 'training pair', 'is')} too long; raise data.max_length.")
     for split in ("valid", "test"):
         leaked = figures[split]["sources_also_in_train"]
         if leaked > 0.01 * max(figures[split]["pairs"], 1):
-            advice.append(f"{leaked:,} {split} sentences are also in train: scores there will be too good.")
+            advice.append(f"{counted(leaked, f'{split} sentence', 'is')} also in train: scores there will be too good.")
         if figures[split]["spelled_out"] > 0.02:
             share = figures[split]["spelled_out"]
             advice.append(f"{share:.1%} of {split} tokens are spelled out; use bpe or a larger vocabulary.")
@@ -154,7 +204,7 @@ def survey_text(text: TextSource, splits: TextSplits, vocabulary: int, row_lengt
     advice = []
     if len(splits.train) < 100 * row_length:
         rows = len(splits.train) // row_length
-        advice.append(f"The text fills only {rows:,} rows of {row_length} tokens: a model will soon know it.")
+        advice.append(f"The text fills only {counted(rows, 'row')} of {row_length} tokens: a model will soon know it.")
     if len(splits.valid) < 1000:
         advice.append("There is little text to validate on; raise data.held_out, or name data.valid.")
     return figures, advice
@@ -173,7 +223,7 @@ def survey_labelled(sources: Mapping[str, LabelledSource]) -> Survey:
             for name in classes
         }
     }
-    advice = []
+    advice: list[str] = [*empty_splits({split: len(listed) for split, listed in examples.items()}, "labelled text")]
     for split, listed in examples.items():
         lengths = [len(example.text.split()) for example in listed] or [0]
         figures[split] = {
@@ -184,17 +234,63 @@ def survey_labelled(sources: Mapping[str, LabelledSource]) -> Survey:
         }
         unknown = sorted({example.label for example in listed} - set(classes))
         if unknown:
-            advice.append(f"Labels of {split} that train does not have: {', '.join(unknown[:5])}.")
+            advice.append(Obstacle(f"Labels of {split} that train does not have: {', '.join(unknown[:5])}."))
     train = {example.text for example in examples["train"]}
     for split in ("valid", "test"):
         leaked = sum(example.text in train for example in examples[split])
         figures[split]["texts_also_in_train"] = leaked
         if leaked > 0.01 * max(len(examples[split]), 1):
-            advice.append(f"{leaked:,} {split} texts are also in train.")
+            advice.append(f"{counted(leaked, f'{split} text', 'is')} also in train.")
     rarest = min(classes, key=lambda name: figures["classes"][name]["train"])
     if figures["classes"][rarest]["train"] < FEW:
-        advice.append(f"The class '{rarest}' has only {figures['classes'][rarest]['train']} training texts.")
+        advice.append(f"The class '{rarest}' has only {counted(figures['classes'][rarest]['train'], 'training text')}.")
     return figures, advice
+
+
+# ---------------------------------------------------------------- questions
+
+
+def survey_questions(sources: Mapping[str, QuestionSource], no_answer: bool) -> Survey:
+    """Questions: how many, with how many contexts, whose answers are not where they should be; and what is in both
+    train and test."""
+    figures: dict[str, Any] = {}
+    advice: list[str] = []
+    contexts: dict[str, set[int]] = {}
+    for split, source in sources.items():
+        count = without = not_found = several = words = 0
+        contexts[split] = set()
+        for question in source:
+            found = len(places(question))
+            count += 1
+            without += not question.answers
+            not_found += bool(question.answers) and not found
+            several += found > 1
+            words += len(question.context.split())
+            contexts[split].add(_hash(question.context))
+        figures[split] = {
+            "questions": count,
+            "contexts": len(contexts[split]),
+            "without_answer": without,
+            "answer_not_in_context": not_found,
+            "answer_in_several_places": several,
+            "mean_words_of_context": round(words / max(count, 1), 1),
+        }
+        if not_found:
+            what = "left out" if split == "train" else "counted as wrong"
+            asked = counted(not_found, f"{split} question", "has")
+            advice.append(f"{asked} an answer that is not in the context: {what}.")
+        if without and not no_answer:
+            asked = counted(without, f"{split} question", "has")
+            advice.append(f"{asked} no answer, and data.no_answer = false: is that right?")
+    for split in ("valid", "test"):
+        if leaked := len(contexts[split] & contexts["train"]):
+            advice.append(f"{counted(leaked, f'{split} context', 'is')} also in train: scores there will be too good.")
+    hindered = empty_splits({split: figures[split]["questions"] for split in sources}, "question")
+    train = figures["train"]
+    no_use = train["answer_not_in_context"] + (0 if no_answer else train["without_answer"])
+    if train["questions"] and no_use == train["questions"]:
+        hindered.append(Obstacle("No training question has an answer that stands in its context."))
+    return figures, hindered + advice
 
 
 # ---------------------------------------------------------------- images
@@ -225,13 +321,59 @@ def survey_images(data: ImageData, settings: ImageSettings, with_classes: bool) 
     advice += _repeated_images(splits, figures)
     for name, counts in figures["classes"].items():
         if counts["train"] < FEW:
-            advice.append(f"The class '{name}' has only {counts['train']} training images.")
+            advice.append(f"The class '{name}' has only {counted(counts['train'], 'training image')}.")
+    return figures, advice
+
+
+def survey_captions(data: CaptionData, settings: ImageSettings) -> Survey:
+    """Images with captions: how many of both, how long, which are left out, and which are in both train and test."""
+    splits = image_splits(data, settings, caption_sources)
+    figures: dict[str, Any] = {"left_out": len(splits.skipped)}
+    advice = [left_out(splits.skipped) + "."] if splits.skipped else []
+    advice += _repeated_images(splits, figures)
+    for split in SPLITS:
+        captions = [captions_of(attached) for attached in getattr(splits, split).attached or []]
+        words = [len(text.split()) for texts in captions for text in texts]
+        figures[split] |= {"captions": len(words), "longest_in_words": max(words, default=0)}
+    if len(splits.train) < FEW:
+        advice.append(f"Only {counted(len(splits.train), 'training image', 'is')} there.")
+    return figures, advice
+
+
+def survey_boxes(data: BoxData, settings: ImageSettings) -> Survey:
+    """Images with boxes: how many boxes of each class, how large, which cannot be used."""
+    splits, boxes = box_splits(data, settings)
+    parts = {split: getattr(boxes, split) for split in SPLITS}
+    counts = {
+        split: np.bincount(part.given.classes_X, minlength=len(boxes.classes)).tolist() for split, part in parts.items()
+    }
+    sides_X2 = boxes.train.seen.corners_X4[:, 2:] - boxes.train.seen.corners_X4[:, :2]
+    figures: dict[str, Any] = {
+        "classes": {
+            name: {split: counts[split][number] for split in SPLITS} for number, name in enumerate(boxes.classes)
+        },
+        "left_out": len(splits.skipped),
+        "boxes_left_out": len(boxes.skipped),
+        "most_boxes_of_an_image": max(part.given.most for part in parts.values()),
+        "median_side_in_pixels": round(float(np.median(sides_X2)), 1) if len(sides_X2) else 0.0,
+    }
+    advice = [left_out(splits.skipped) + "."] if splits.skipped else []
+    if boxes.skipped:
+        advice.append(boxes_left_out(boxes.skipped) + ".")
+    advice += _repeated_images(splits, figures)
+    for split, part in parts.items():
+        figures[split]["boxes"] = sum(counts[split])
+        if lost := len(part.given.classes_X) - len(part.seen.classes_X):
+            advice.append(f'{counted(lost, f"{split} box", "is")} cut away by images.fit = "{settings.fit}".')
+    for name, of_split in figures["classes"].items():
+        if of_split["train"] < FEW:
+            advice.append(f"The class '{name}' has only {counted(of_split['train'], 'training box')}.")
     return figures, advice
 
 
 def _repeated_images(splits: ImageSplits, figures: dict[str, Any]) -> list[str]:
     """Adds the figures of each split: how many images, and how many of them occur elsewhere too."""
-    advice = []
+    advice: list[str] = [*empty_splits({split: len(getattr(splits, split)) for split in SPLITS}, "image")]
     hashes: dict[str, list[bytes]] = {}
     labels_of_image: dict[bytes, set[int]] = {}
     for split in SPLITS:
@@ -240,7 +382,7 @@ def _repeated_images(splits: ImageSplits, figures: dict[str, Any]) -> list[str]:
         for image, label in zip(hashes[split], images.labels_N.tolist(), strict=True):
             labels_of_image.setdefault(image, set()).add(label)
     if several := sum(len(labels) > 1 for labels in labels_of_image.values()):
-        advice.append(f"{several:,} images occur with more than one label.")
+        advice.append(f"{counted(several, 'image', 'occurs')} with more than one label.")
     train = set(hashes["train"])
     for split, listed in hashes.items():
         figures[split] = {"images": len(listed), "repeated": len(listed) - len(set(listed))}
@@ -248,5 +390,29 @@ def _repeated_images(splits: ImageSplits, figures: dict[str, Any]) -> list[str]:
             leaked = sum(image in train for image in listed)
             figures[split]["images_also_in_train"] = leaked
             if leaked > 0.01 * max(len(listed), 1):
-                advice.append(f"{leaked:,} {split} images are also in train: scores there will be too good.")
+                images = counted(leaked, f"{split} image", "is")
+                advice.append(f"{images} also in train: scores there will be too good.")
     return advice
+
+
+# ---------------------------------------------------------------- images with masks
+
+
+def survey_masks(data: MaskData, settings: ImageSettings) -> Survey:
+    """Images with masks: how many, how much of them is of each class, and which cannot be used."""
+    splits = mask_splits(data, settings)
+    figures: dict[str, Any] = {"left_out": len(splits.skipped), "classes": {}}
+    advice = [left_out(splits.skipped) + "."] if splits.skipped else []
+    shares: dict[str, NDArray[np.float64]] = {}
+    for split in SPLITS:
+        images = getattr(splits, split)
+        counts_V = np.zeros(NOTHING + 1, np.int64)
+        for start in range(0, len(images), MASKS_AT_ONCE):
+            classes_NHW = images.classes(slice(start, start + MASKS_AT_ONCE))
+            counts_V += np.bincount(classes_NHW.ravel(), minlength=len(counts_V))
+        shares[split] = counts_V[: len(splits.classes)] / max(int(counts_V.sum()), 1)
+    for number, name in enumerate(splits.classes):
+        figures["classes"][name] = {split: Proportion(round(float(shares[split][number]), 5)) for split in SPLITS}
+        if not shares["train"][number]:
+            advice.append(f"No training pixel is of the class '{name}'.")
+    return figures, advice + _repeated_images(splits, figures)

@@ -6,25 +6,33 @@
     recall           k1 v4 k0 v2 k1 v4 k2 v3 k0 v2      the value of the last key, which has occurred before
     recall-multi     the same sequences                 the value of every key that has occurred before
     recall-one-shot  . k1 v4 . . . k0 v2 . k1 v4        every key once, anywhere, then one of them again
+    permutations     bac cab acb                        what all of them up to here make of abc: bac, cba, cab
 
-Only the answers have labels. A model reads all tokens but the last, and each label is the token that comes next.
+Only the answers have labels. A model reads all tokens but the last, and each label is the token that comes next; only
+with permutations it reads all, and labels stand where it has read enough to know.
 
 Recall: half of the vocabulary are keys and half values; every sequence gives each key another value of its own, at
 random. Chance is 1 / number of values. In a small vocabulary a key recurs soon (with 15 keys, every 30 tokens), so
 `recall` can be solved by looking back a little, however long the sequence is. `recall-one-shot` cannot: what it asks
 for was said once, anywhere. Sort is easier than chance says, since an answer never falls.
 
+Permutations: a symbol is one of the n! orders of n elements, and says which of the elements that are there now comes to
+each place. What came of all so far must be known to apply the next: there is no shorter way, as there is for sums.
+
 Training never shows a sequence twice: batch by batch they follow from (seed, row of the stream). Those to validate
 and to test on follow from other numbers, and are the same for every seed, so that runs can be compared. Short
 sequences of few symbols may still come up on both sides by chance.
 
-Shapes: B sequences · S tokens of each · T = S − 1 positions that are read · N symbols · P pairs · K keys
+Shapes: B sequences · S tokens of each · T = S − 1 positions that are read (of permutations, S) · N symbols · P pairs ·
+        K keys · E elements
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -71,6 +79,9 @@ def sequences(
     kind = settings.kind
     if training and kind == "recall" and settings.learn_from == "all":
         kind = "recall-multi"
+    if kind == "permutations":
+        tokens_BT, labels_BT = _permutations(settings, rows, generator)
+        return TextBatch(labels=_tensor(labels_BT), tokens_BT=_tensor(tokens_BT))
     tokens_BS, answers_BS = KINDS[kind](settings, rows, generator)
     labels_BS = np.where(answers_BS, tokens_BS, PAD)
     return TextBatch(labels=_tensor(labels_BS[:, 1:]), tokens_BT=_tensor(tokens_BS[:, :-1]))
@@ -95,6 +106,8 @@ def spell(settings: SyntheticSettings, token: int) -> str:
     if token == MARK:
         return "." if recall else "|"
     symbol = token - FIRST
+    if settings.kind == "permutations":
+        return "".join(chr(ord("a") + element) for element in _orders(settings.elements)[symbol])
     if not recall:
         return str(symbol)
     return f"k{symbol}" if symbol < keys else f"v{symbol - keys}"
@@ -163,6 +176,30 @@ def _recall_one_shot(settings: SyntheticSettings, rows: int, generator: np.rando
     tokens_BS[:, -2:-1] = FIRST + np.take_along_axis(keys_BK, asked_B1, axis=1)
     tokens_BS[:, -1:] = FIRST + count + np.take_along_axis(values_BK, asked_B1, axis=1)
     return tokens_BS, _only_last(tokens_BS)
+
+
+def _permutations(settings: SyntheticSettings, rows: int, generator: np.random.Generator) -> tuple[Ids, Ids]:
+    """Permutations, and at each the one that all so far amount to: not tokens and answers, but tokens and labels."""
+    then_NN = _compositions(settings.elements)
+    symbols_BT = generator.integers(settings.vocabulary, size=(rows, settings.length))
+    so_far_BT = symbols_BT.copy()
+    for position in range(1, settings.length):
+        so_far_BT[:, position] = then_NN[so_far_BT[:, position - 1], symbols_BT[:, position]]
+    return FIRST + symbols_BT, FIRST + so_far_BT
+
+
+@cache
+def _orders(elements: int) -> Ids:
+    """All permutations: [N, E]."""
+    return np.array(list(permutations(range(elements))))
+
+
+@cache
+def _compositions(elements: int) -> Ids:
+    """Which one a and then b amount to, [a, b]: each place has what a had put where b takes it from."""
+    orders_NE = _orders(elements)
+    number_of = {tuple(order): number for number, order in enumerate(orders_NE.tolist())}
+    return np.array([[number_of[tuple(a_E[b_E].tolist())] for b_E in orders_NE] for a_E in orders_NE])
 
 
 Maker = Callable[[SyntheticSettings, int, np.random.Generator], tuple[Ids, Flags]]

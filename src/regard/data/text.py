@@ -12,14 +12,14 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.data.fingerprints import fingerprint
-from regard.data.lines import Line, numbered_lines, open_file, readable
+from regard.data.lines import Line, ending_of, numbered_lines, open_file, readable
 from regard.data.splits import named_path
 from regard.errors import RegardError
 from regard.settings import FileList, TextData
 
 PIECE = 1 << 20  # bytes read at a time
 LONGEST_DOCUMENT = 1 << 24  # bytes of a line of JSONL, which is in memory as a whole, several times
-ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".md")
+ENDINGS = (".txt", ".jsonl", ".md")  # also packed: .txt.gz, .txt.xz
 
 
 def text_source(listed: str | FileList, data: TextData) -> TextSource:
@@ -42,7 +42,7 @@ def text_source(listed: str | FileList, data: TextData) -> TextSource:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     try:
-        yield from (file for file in folder.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
+        yield from (file for file in folder.rglob("*") if ending_of(file) in ENDINGS and file.is_file())
     except OSError as error:
         raise RegardError(
             f"Cannot read the folder '{folder}'.", f"{error}", "Name a folder that holds only text that you may read."
@@ -120,7 +120,7 @@ def _file_with(source: TextSource, piece: bytes) -> str:
 
 
 def _is_json(path: Path) -> bool:
-    return ".jsonl" in path.suffixes
+    return ending_of(path) == ".jsonl"
 
 
 def _between_characters(raw: bytes) -> int:

@@ -66,8 +66,8 @@ def tokenise_pairs(
     """The pairs with text on both sides."""
     sides = dict(zip(("source", "target"), tokenizers, strict=True))
     key = [FORMAT, "pairs", pairs.fingerprint, *(tokenizer.to_json() for tokenizer in tokenizers)]
-    folder = cached(cache, key, lambda folder: _write_sides(folder, sides, not_empty(pairs), progress))
-    return TokenisedPairs(*(_read_side(folder, side, tokenizer) for side, tokenizer in sides.items()))
+    folder = cached(cache, key, lambda folder: write_sides(folder, sides, not_empty(pairs), progress))
+    return TokenisedPairs(*(read_side(folder, side, tokenizer) for side, tokenizer in sides.items()))
 
 
 def tokenise_labelled(
@@ -90,12 +90,12 @@ def tokenise_labelled(
                 numbers.append(number_of[example.label])
                 yield (example.text,)
 
-        _write_sides(folder, {"text": tokenizer}, texts())
+        write_sides(folder, {"text": tokenizer}, texts())
         (folder / "classes").write_bytes(np.array(numbers, np.int64).tobytes())
 
     key = [FORMAT, "labelled", examples.fingerprint, json.dumps(classes), tokenizer.to_json()]
     folder = cached(cache, key, write)
-    return TokenisedTexts(_read_side(folder, "text", tokenizer), np.fromfile(folder / "classes", np.int64))
+    return TokenisedTexts(read_side(folder, "text", tokenizer), np.fromfile(folder / "classes", np.int64))
 
 
 def tokenise_text(text: TextSource, tokenizer: TextTokenizer, cache: Path, starts: bool = False) -> NDArray[Any]:
@@ -108,7 +108,7 @@ def tokenise_text(text: TextSource, tokenizer: TextTokenizer, cache: Path, start
     return _read_ids(folder / "text.ids", tokenizer)
 
 
-def _write_sides(
+def write_sides(
     folder: Path,
     sides: dict[str, TextTokenizer],
     samples: Iterable[tuple[str, ...]],
@@ -133,7 +133,7 @@ def _write_sides(
         file.close()
 
 
-def _read_side(folder: Path, side: str, tokenizer: TextTokenizer) -> Ragged:
+def read_side(folder: Path, side: str, tokenizer: TextTokenizer) -> Ragged:
     ids = _read_ids(folder / f"{side}.ids", tokenizer)
     return Ragged(ids, np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r"))
 

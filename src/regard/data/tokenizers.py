@@ -48,6 +48,7 @@ class TextTokenizer:
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
         self.size: int = tokenizer.get_vocab_size()
+        self._sizes: dict[str, int] = {}  # of characters, in bytes
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without <start> or <end>."""
@@ -110,6 +111,39 @@ class TextTokenizer:
             byte_level = not self._tokenizer.model.byte_fallback
             lengths[token] = 1 if name in _BYTE_NAMES else len(name) if byte_level else len(name.encode())
         return lengths
+
+    def places(self, text: str, ids: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
+        """Which characters of a text each of its ids stands for: [T, 2], the first, and the one after the last.
+
+        A space that the tokenizer puts before the text belongs to its first character; where ids share a character,
+        each has the whole of it.
+        """
+        sizes = np.array([self._size_of(letter) for letter in text], np.int64)
+        sizes[:1] += self._added
+        character_of_byte = np.repeat(np.arange(len(text)), sizes)
+        lengths = self._lengths[np.asarray(ids, np.int64)]
+        ends = np.cumsum(lengths)
+        if len(ids) and (ends[-1] != len(character_of_byte) or not lengths.all()):
+            raise ValueError("these are not the ids of this text")
+        return np.stack([character_of_byte[ends - lengths], character_of_byte[ends - 1] + 1], 1)
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int64]:
+        return self.byte_lengths()
+
+    @cached_property
+    def _added(self) -> int:
+        """Bytes put before every text."""
+        return len(self._read("a").encode()) - 1
+
+    def _size_of(self, letter: str) -> int:
+        """How many bytes are read for a character: as lower case, some have other lengths."""
+        if letter not in self._sizes:
+            self._sizes[letter] = len(self._read(letter).encode()) - self._added
+        return self._sizes[letter]
+
+    def _read(self, text: str) -> str:
+        return self._tokenizer.normalizer.normalize_str(text) if self._tokenizer.normalizer else text
 
     def spelled_out(self, ids: Sequence[int]) -> int:
         """How many of these ids are bytes that stand in for a word or character never seen in training."""

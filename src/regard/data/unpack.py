@@ -13,6 +13,7 @@ import gzip
 import io
 import lzma
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from regard.errors import RegardError
@@ -46,9 +47,12 @@ def unpacked(file: BinaryIO, size: int, name: str, forms: str = "gz", piece: int
     return file if form is None else cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, form), piece))
 
 
-def gunzipped(file: BinaryIO, size: int, name: str) -> BinaryIO:
-    """What a .gz holds; an error when it is read, if it is none."""
-    return cast(BinaryIO, io.BufferedReader(Unpacked(file, size, name, "gz"), PIECE))
+def unpacked_by_name(file: BinaryIO, size: int, path: Path) -> BinaryIO:
+    """What a file named .gz or .xz holds, or the file itself; an error when it is read, if the name is wrong."""
+    form = path.suffix.removeprefix(".")
+    if form not in ("gz", "xz"):
+        return file
+    return cast(BinaryIO, io.BufferedReader(Unpacked(file, size, str(path), form), PIECE))
 
 
 class Unpacked(io.RawIOBase):

@@ -2,6 +2,8 @@
 
     nearest     the words whose vectors have the largest cosine with that of a word
     analogy     the words nearest to king − man + woman, of vectors of unit length
+    project     vectors seen along the two directions in which they differ most (principal components):
+                X less its mean = U S Vᵀ, points = U₂ S₂, and s² / Σ s² is the share of the variance along a direction
 
 Shapes: W words · D width
 """
@@ -108,7 +110,10 @@ class WordVectors:
 
     def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
         """The k nearest words, each with its cosine."""
-        row = self.row(word)
+        return [(self.words[row], cosine) for row, cosine in self.nearest_to(self.row(word), k)]
+
+    def nearest_to(self, row: int, k: int = 10) -> list[tuple[int, float]]:
+        """The k nearest rows to a row, each with its cosine."""
         return self._nearest(self.unit[row], [row], k)
 
     def analogy(self, expression: str, k: int = 10) -> list[tuple[str, float]]:
@@ -116,7 +121,7 @@ class WordVectors:
         terms = _terms(expression)
         rows = [self.row(word) for _, word in terms]
         signs = np.array([sign for sign, _ in terms], np.float32)
-        return self._nearest(signs @ self.unit[rows], rows, k)
+        return [(self.words[row], cosine) for row, cosine in self._nearest(signs @ self.unit[rows], rows, k)]
 
     @cached_property
     def unit(self) -> NDArray[np.float32]:
@@ -129,11 +134,21 @@ class WordVectors:
         # Where a file names a word twice, the first counts.
         return {word: row for row, word in reversed(list(enumerate(self.words)))}
 
-    def _nearest(self, query_D: NDArray[np.float32], without: list[int], k: int) -> list[tuple[str, float]]:
+    def _nearest(self, query_D: NDArray[np.float32], without: list[int], k: int) -> list[tuple[int, float]]:
         cosines_W = self.unit @ (query_D / max(float(np.linalg.norm(query_D)), 1e-12))
         cosines_W[without] = -np.inf
         best = np.argsort(-cosines_W, kind="stable")[: min(k, len(self.words) - len(set(without)))]
-        return [(self.words[row], float(cosines_W[row])) for row in best]
+        return [(int(row), float(cosines_W[row])) for row in best]
+
+
+def project(vectors_ND: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The first two principal components of each vector, [N, 2], and their shares of the variance, [2]."""
+    u, s, _ = np.linalg.svd(vectors_ND.astype(np.float64) - vectors_ND.mean(0), full_matrices=False)
+    points_N2, shares_2 = np.zeros((len(vectors_ND), 2)), np.zeros(2)
+    components = (u * s)[:, :2]  # one vector alone has a single one
+    points_N2[:, : components.shape[1]] = components
+    shares_2[: len(s)] = s[:2] ** 2 / max(float((s**2).sum()), 1e-12)
+    return points_N2, shares_2
 
 
 def initialise_table(table: Tensor, tokenizer: TextTokenizer, vectors: WordVectors) -> int:

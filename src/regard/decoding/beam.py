@@ -7,7 +7,7 @@ they are. With K = 1 this is greedy search.
 
 All of it happens where the logits are, in memory that is allocated once: what was written at step t, and from which
 beam it went on, is column t of a table, and an ended hypothesis is a place in that table. Texts are read out of it
-when a sentence is done.
+when a sentence is done. To look at the search itself, what was considered at each step can be kept in such a table too.
 
 Shapes: B slots · K hypotheses each (N = B · K) · W words in the vocabulary · C candidates · E = 2K ended hypotheses ·
         L longest output · X sentences
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, Request, upload
+from regard.decoding.repeats import Repeats
 from regard.layers.slots import slot_kernel
 
 CHUNK = 128  # words of which only the largest logit is looked at first
@@ -41,9 +42,14 @@ class Beams:
         end: int,
         never: Sequence[int] = (),
         forces: bool = False,
+        no_repeat: int = 0,
+        remembers: bool = False,
         device: torch.device | None = None,
     ):
-        """`length`: the longest output. `forces`: some have tokens that must come first."""
+        """`length`: the longest output. `forces`: some have tokens that must come first.
+
+        `no_repeat`: as many tokens never come twice in the same order. `remembers`: all that was considered is kept.
+        """
         self.slots, self.beams, self.end, self.device = slots, beams, end, device
         self.never = torch.tensor(sorted(never), device=device, dtype=torch.long)
         self.tokens_N = torch.zeros(slots * beams, dtype=torch.long, device=device)
@@ -58,6 +64,10 @@ class Beams:
         self.ended_BE4 = torch.zeros(slots, 2 * beams + 1, 4, device=device)
         self.count_B = torch.zeros(slots, dtype=torch.long, device=device)
         self.forced_BL = torch.full((slots, length + 1), -1, device=device) if forces else None
+        self.repeats = Repeats(slots * beams, length, no_repeat, device)
+        # of each of the K beams the 2K likeliest: word, and log-probability of all up to it
+        shape = (slots, length + 1, beams, 2 * beams, 2)
+        self.considered_BLKC2 = torch.full(shape, -torch.inf, device=device) if remembers else None
         self.report_BX = torch.zeros(slots, 1, device=device)
 
     def enter(self, slots_X: Tensor, requests: Sequence[Request]) -> None:
@@ -95,6 +105,7 @@ class Beams:
         self.tokens_N.copy_(word_BK.flatten())
         column_B1K = step_B1[:, :, None].expand(-1, 1, beams)
         self.written_BLK.scatter_(1, column_B1K, (word_BK * beams + from_BK)[:, None])
+        self.repeats.write(self.tokens_N, self._step_N, from_BK)
 
         # At the longest length, what is still open counts as it is, best first, up to K.
         at_limit_B = self.open_B & (self.step_B + 1 >= self.limit_B)
@@ -106,6 +117,10 @@ class Beams:
         self.open_B.logical_and_(~at_limit_B & (self.count_B < beams))
         self.report_BX.copy_(self.open_B[:, None])
         return from_BK if beams > 1 else None
+
+    @property
+    def _step_N(self) -> Tensor:
+        return self.step_B[:, None].expand(-1, self.beams).flatten()
 
     def _candidates(self, logits_NW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The likeliest continuations of each slot, best first: log-probability, beam, word; [B, C] each.
@@ -120,21 +135,33 @@ class Beams:
             log_total_N, chunks_NX = totals_and_chunks(logits_NW, CHUNK)
         else:
             log_total_N, chunks_NX = logits_NW.float().logsumexp(-1), None
+        if self.repeats.size:  # it changes too many words for the chunks to be known
+            chunks_NX = None
         log_total_BK1 = log_total_N.view(slots, beams, 1)
         logits_NW.index_fill_(1, self.never, -torch.inf)
+        if self.forced_BL is not None:  # what is forced may repeat
+            forced_B11 = self.forced_BL.gather(1, self.step_B[:, None])[:, :, None]
+            index_N1 = forced_B11.clamp(min=0).expand(-1, beams, 1).reshape(-1, 1)
+            log_BK1 = logits_NW.gather(1, index_N1).float().view(slots, beams, 1) - log_total_BK1
+        self.repeats.forbid(logits_NW, self._step_N)
         top_NC, word_NC = largest(logits_NW, min(2 * beams, words), chunks_NX, len(self.never))
         word_BKC = word_NC.view(slots, beams, -1)
         log_BKC = top_NC.float().view_as(word_BKC) - log_total_BK1
         if self.forced_BL is not None:
-            forced_B11 = self.forced_BL.gather(1, self.step_B[:, None])[:, :, None]
-            index_N1 = forced_B11.clamp(min=0).expand(-1, beams, 1).reshape(-1, 1)
-            log_BK1 = logits_NW.gather(1, index_N1).float().view(slots, beams, 1) - log_total_BK1
             alone_BKC = torch.cat([log_BK1, torch.full_like(log_BKC[..., 1:], -torch.inf)], dim=-1)
             log_BKC = torch.where(forced_B11 >= 0, alone_BKC, log_BKC)
             word_BKC = torch.where(forced_B11 >= 0, forced_B11, word_BKC)
-        total_BX = (self.scores_BK[:, :, None] + log_BKC).flatten(1)
+        total_BKC = self.scores_BK[:, :, None] + log_BKC
+        self._remember(word_BKC, total_BKC)
+        total_BX = total_BKC.flatten(1)
         best_BC, flat_BC = total_BX.topk(min(2 * beams, total_BX.shape[1]), dim=1)
         return best_BC, flat_BC // word_BKC.shape[-1], word_BKC.flatten(1).gather(1, flat_BC)
+
+    def _remember(self, word_BKC: Tensor, total_BKC: Tensor) -> None:
+        if self.considered_BLKC2 is not None:
+            now_B1KC2 = torch.stack([word_BKC.float(), total_BKC], dim=-1)[:, None]
+            column_B1KC2 = self.step_B[:, None, None, None, None].expand_as(now_B1KC2)
+            self.considered_BLKC2.scatter_(1, column_B1KC2, now_B1KC2)
 
     def _end(self, ends_BC: Tensor, log_p_BC: Tensor, step_B1: Tensor, beam_BC: Tensor) -> None:
         """Note the hypotheses that end now, behind those that ended before."""
@@ -148,7 +175,9 @@ class Beams:
     def taken(self, slots: Sequence[int]) -> tuple[Tensor, ...]:
         """What is known of sentences that are done, on its way from the device."""
         slots_X = upload(slots, self.device)
-        found = (self.written_BLK[slots_X], self.ended_BE4[slots_X], self.count_B[slots_X])
+        found = [self.written_BLK[slots_X], self.ended_BE4[slots_X], self.count_B[slots_X]]
+        if self.considered_BLKC2 is not None:
+            found.append(self.considered_BLKC2[slots_X])
         return tuple(x.to("cpu", non_blocking=True) for x in found)
 
 

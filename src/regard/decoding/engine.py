@@ -21,11 +21,11 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Request, upload
 from regard.models.causal import Causal
-from regard.models.seq2seq import Seq2Seq
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.state import DecoderState, SlotState
 from regard.training.replayed import WARM_UP, Replayed
 
-READ_TOGETHER = {"cuda": 16384, "cpu": 256}  # tokens that are read at once when texts enter
+READ_TOGETHER = {"cuda": 16384, "cpu": 256}  # positions that are read at once when texts enter
 
 
 class Search(Protocol):
@@ -65,7 +65,7 @@ class SlotRows:
 
     waves = False
 
-    def __init__(self, model: Causal | Seq2Seq, state: SlotState, most: int, device: torch.device, fixed: bool):
+    def __init__(self, model: Causal | EncoderDecoder, state: SlotState, most: int, device: torch.device, fixed: bool):
         """`most`: positions that the model has. `fixed`: no shape depends on how far the texts are."""
         self.model, self.state, self.most, self.device = model, state, most, device
         self.looks_short = not fixed and device.type != "cuda"  # where a kernel goes over each text's own length
@@ -76,14 +76,16 @@ class SlotRows:
         length = min(rounded(max(1, len(request.reads)), 16 if self.device.type == "cuda" else 8), self.most)
         # Some of the slots at a time: the others are not kept waiting for free ones.
         some = self.slots // (8 if self.device.type == "cuda" else 4)
-        return length, max(1, min(some, READ_TOGETHER.get(self.device.type, 256) // length))
+        positions = self.model.source_positions(length) if isinstance(self.model, EncoderDecoder) else length
+        return length, max(1, min(some, READ_TOGETHER.get(self.device.type, 256) // positions))
 
     def enter(self, slots: Sequence[int], requests: Sequence[Request]) -> Sequence[Request]:
         """All of one length; with the last repeated until there are as many as always."""
         length, rows = self.together(requests[0])
         told_XT = np.zeros((rows, 2 + length), np.int64)  # slot, length, and tokens of each
         for row, (slot, request) in enumerate(zip(slots, requests, strict=True)):
-            told_XT[row, : 2 + len(request.reads)] = [slot, len(request.reads), *request.reads]
+            told_XT[row, :2] = slot, len(request.reads)
+            told_XT[row, 2 : 2 + len(request.reads)] = request.reads
         told_XT[len(requests) :] = told_XT[len(requests) - 1]
         if length not in self.readers:
             self.readers[length] = _Reader(self.model, self.state, told_XT, self.device)
@@ -108,7 +110,9 @@ class SlotRows:
 class _Reader:
     """Reads beginnings of one length into slots; on a GPU by replaying a graph."""
 
-    def __init__(self, model: Causal | Seq2Seq, state: SlotState, example_XT: NDArray[np.int64], device: torch.device):
+    def __init__(
+        self, model: Causal | EncoderDecoder, state: SlotState, example_XT: NDArray[np.int64], device: torch.device
+    ):
         self.model, self.state, self.device = model, state, device
         self.told_XT = torch.from_numpy(example_XT).to(device, copy=True)
         self.replayed = Replayed(self._read, captured=device.type == "cuda")
@@ -138,7 +142,7 @@ class WaveRows:
 
     waves = True
 
-    def __init__(self, model: Causal | Seq2Seq, slots: int, beams: int, length: int, device: torch.device):
+    def __init__(self, model: Causal | EncoderDecoder, slots: int, beams: int, length: int, device: torch.device):
         """`length`: the longest text, with its beginning."""
         self.model, self.slots, self.beams, self.length, self.device = model, slots, beams, length, device
         self.state: DecoderState
@@ -156,7 +160,7 @@ class WaveRows:
         rows += [rows[-1]] * (self.slots - len(rows))
         if isinstance(self.model, Causal):
             self.state = self.model.start(self.slots, self.length)
-            if rows[0]:
+            if len(rows[0]):
                 self.model.prefill(upload(rows, self.device), self.state)
             return requests
         lengths = np.array([len(row) for row in rows])

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from regard.decoding.eight_bits import in_eight_bits
 from regard.decoding.engine import Engine, SlotRows, WaveRows
 from regard.models.causal import Causal
-from regard.models.seq2seq import Seq2Seq
+from regard.models.encoder_decoder import EncoderDecoder
 
 Text = TypeVar("Text")
 Result = TypeVar("Result")
@@ -97,7 +97,7 @@ class Engines:
         if not self.has_slots:
             assert at_once == 1
             return WaveRows(self.model, slots, beams, length, self.device)
-        if isinstance(self.model, Seq2Seq):
+        if isinstance(self.model, EncoderDecoder):
             state = self.model.start_slots(slots, beams, length, source_length)
         else:
             state = self.model.trunk.start_slots(slots, length, at_once)
@@ -143,11 +143,14 @@ class Engines:
             torch.set_num_threads(threads)
 
     def _bytes_of_slot(self, beams: int, length: int, source_length: int) -> int:
-        """Keys and values of all blocks, roughly; and a few copies of the logits."""
+        """Keys and values of all blocks, roughly, and what can be copied; and a few copies of the logits."""
         weight: Tensor = next(self.model.parameters())
-        blocks = len(self.model.decoder if isinstance(self.model, Seq2Seq) else self.model.trunk.blocks)
+        blocks = len(self.model.decoder if isinstance(self.model, EncoderDecoder) else self.model.trunk.blocks)
         words, width = self.source.to_logits.weight.shape
-        return int(2 * blocks * width * (beams * length + source_length) * weight.element_size() + 16 * beams * words)
+        numbers = 2 * blocks * width * (beams * length + source_length)
+        if getattr(self.source, "copying", None) is not None:
+            numbers += width * source_length
+        return int(numbers * weight.element_size() + 16 * beams * words)
 
 
 class HalfHead(nn.Module):

@@ -23,6 +23,8 @@ from regard.decoding.sampling import TOKEN, Draws
 from regard.models.causal import Causal
 from regard.settings import GenerationSettings
 
+MOST_GUESSES = 7  # on a GPU: with the newest token, as many rows as one kernel reads at once
+
 
 class GeneratedToken(NamedTuple):
     """One token that was written, and what else it might have been."""
@@ -58,6 +60,8 @@ def generate(
         return
     engines = engines or Engines(model, device)
     engines.ready()
+    if engines.device.type == "cuda":  # more rows have other kernels, and in half precision near ties fall otherwise
+        settings = settings.model_copy(update={"lookup": min(settings.lookup, MOST_GUESSES)})
 
     def room(request: Request) -> tuple[int, ...]:
         """Positions. A GPU goes over what is there, whatever the room; elsewhere, all of it is gone over."""

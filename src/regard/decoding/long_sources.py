@@ -18,6 +18,8 @@ class LongSources:
     trained: int  # the longest sentence of its training
     what: str = "line"  # what is translated as a whole
     advice: str = ADVICE
+    limit: str = "positions of the model"
+    done: str = "translated"
     cut: list[str] = field(default_factory=list)  # the first few
     long: list[str] = field(default_factory=list)
     cut_count: int = 0
@@ -37,13 +39,13 @@ class LongSources:
     def warn(self) -> None:
         if self.cut_count:
             console.warn(
-                f"{_count(self.cut_count, self.what)} longer than the {self.positions:,} positions of the model, and "
-                f"only the beginning was translated: {_named(self.cut, self.cut_count)}. {self.advice}".rstrip()
+                f"{_count(self.cut_count, self.what)} longer than the {self.positions:,} {self.limit}, and "
+                f"only the beginning was {self.done}: {_named(self.cut, self.cut_count)}. {self.advice}".rstrip()
             )
         if self.long_count:
             console.warn(
                 f"{_count(self.long_count, self.what)} longer than any sentence that the model was trained on "
-                f"({self.trained:,} tokens), and may be translated badly: {_named(self.long, self.long_count)}. "
+                f"({self.trained:,} tokens), and may be {self.done} badly: {_named(self.long, self.long_count)}. "
                 f"{self.advice}".rstrip()
             )
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.decoding.beam import largest
 from regard.decoding.hypothesis import Request, upload
+from regard.decoding.repeats import Repeats
 from regard.layers.slots import slot_kernel
 from regard.settings import SamplingSettings
 
@@ -82,6 +83,7 @@ class Draws:
         self.forced_BL = torch.full((slots, length + 1), -1, device=device)
         self.penalty = getattr(settings, "repetition_penalty", 1.0)
         self.seen_BW = torch.zeros(slots, words if self.penalty != 1.0 else 0, dtype=torch.bool, device=device)
+        self.repeats = Repeats(slots, length, getattr(settings, "no_repeat", 0), device)
         self.report_BX = torch.zeros(slots, CANDIDATES + 2 * self.top, device=device)
 
     def enter(self, slots_X: Tensor, requests: Sequence[Request]) -> None:
@@ -107,7 +109,9 @@ class Draws:
         """One token further."""
         step_B1 = self.step_B[:, None]
         forced_B = self.forced_BL.gather(1, step_B1)[:, 0]
-        p_BW, tokens_BW = self._probabilities(logits_NW.float(), self.seen_BW)
+        logits_NW = logits_NW.float()
+        self.repeats.forbid(logits_NW, self.step_B)
+        p_BW, tokens_BW = self._probabilities(logits_NW, self.seen_BW)
         if self.settings.temperature == 0:
             drawn_B, p_B = tokens_BW[:, 0], p_BW[:, 0]
         else:
@@ -115,6 +119,7 @@ class Draws:
         is_forced_B = forced_B >= 0
         token_B = torch.where(is_forced_B, forced_B, drawn_B)
         self.tokens_N.copy_(token_B)
+        self.repeats.write(token_B, self.step_B)
         if self.penalty != 1.0:
             self.seen_BW.scatter_(1, token_B[:, None], True)
         self.step_B.add_(self.open_B)

@@ -2,9 +2,11 @@
 
     accuracy_l = share of test images with  argmax_c (w_c · f_l(image) + b_c) = class,    f_l the features of layer l
 
-The features are standardised, and the classifier is a logistic regression; the model itself is not changed.
+The features are standardised, and the classifier is a logistic regression; the model itself is not changed. Of a
+position in a game, every square of the board has a class of its own, and so a classifier.
 
-Shapes: N images · D features, of a layer · B images of a batch · T positions
+Shapes: N images, or positions of games · D features, of a layer · B images of a batch · T positions · S squares
+C classes
 """
 
 from __future__ import annotations
@@ -59,22 +61,34 @@ def probe_table(result: dict[str, Any]) -> str:
         for each in result["layers"]
     ]
     rows.append(["commonest class", f"{result['commonest_class']:.2f}", ""])
-    return (
-        f"Linear classifiers on the mean of each layer's positions, trained on {result['train_images']:,} images, "
-        f"tested on {result['test_images']:,}\n\n" + text_table(["layer", "accuracy, %", ""], rows, "<><")
-    )
+    if "squares" in result:
+        what = f"Linear classifiers of every square on each layer, trained on {result['train_positions']:,} positions"
+        tested = result["test_positions"]
+    else:
+        what = f"Linear classifiers on the mean of each layer's positions, trained on {result['train_images']:,} images"
+        tested = result["test_images"]
+    return f"{what}, tested on {tested:,}\n\n" + text_table(["layer", "accuracy, %", ""], rows, "<><")
+
+
+def _mean(output_BTD: Tensor) -> Tensor:
+    return output_BTD.float().mean(1)
 
 
 @torch.inference_mode()
-def layer_features(layers: Iterable[nn.Module], passes: Iterable[object]) -> list[NDArray[np.float32]]:
-    """The mean over positions of what each layer gives, [N, D], while each of `passes` runs the model on a batch."""
+def layer_features(
+    layers: Iterable[nn.Module], passes: Iterable[object], read: Callable[[Tensor], Tensor] = _mean
+) -> list[NDArray[np.float32]]:
+    """What is read of each layer's output, [N, D], while each of `passes` runs the model on a batch.
+
+    `read` makes [B, D] of [B, T, D]; unless another is given, the mean over positions.
+    """
     features: list[list[NDArray[np.float32]]] = []
     handles = []
 
     def watch(layer: nn.Module) -> None:
         means: list[NDArray[np.float32]] = []
         features.append(means)
-        handles.append(layer.register_forward_hook(lambda *call: means.append(_mean(call[-1]))))
+        handles.append(layer.register_forward_hook(lambda *call: means.append(read(call[-1]).float().cpu().numpy())))
 
     try:
         for layer in layers:
@@ -85,10 +99,6 @@ def layer_features(layers: Iterable[nn.Module], passes: Iterable[object]) -> lis
         for handle in handles:
             handle.remove()
     return [np.concatenate(means) for means in features]
-
-
-def _mean(output_BTD: Tensor) -> NDArray[np.float32]:
-    return output_BTD.float().mean(1).cpu().numpy()
 
 
 def probe(
@@ -114,6 +124,70 @@ def probe(
             classifier.fit(train_ND, train_labels_N)
             accuracies.append(100 * float((classifier.predict(test_ND) == test_labels_N).mean()))
     return accuracies
+
+
+def probe_squares(
+    train_ND_by_layer: Features,
+    train_labels_NS: NDArray[np.int64],
+    test_ND_by_layer: Features,
+    test_labels_NS: NDArray[np.int64],
+    device: torch.device,
+) -> dict[str, Any]:
+    """The accuracy of the classifiers of all squares, for each layer; and of each square, for the best layer."""
+    right_LS = [
+        100 * (_read_squares(train_ND, train_labels_NS, test_ND, device) == test_labels_NS).mean(0)
+        for train_ND, test_ND in zip(train_ND_by_layer, test_ND_by_layer, strict=True)
+    ]
+    best = int(np.argmax([right_S.mean() for right_S in right_LS]))
+    squares = range(train_labels_NS.shape[1])
+    return {
+        "train_positions": len(train_labels_NS),
+        "test_positions": len(test_labels_NS),
+        "commonest_class": float(np.mean([commonest(train_labels_NS[:, s], test_labels_NS[:, s]) for s in squares])),
+        "layers": [{"layer": layer, "accuracy": float(right_S.mean())} for layer, right_S in enumerate(right_LS)],
+        "best_layer": best,
+        "squares": right_LS[best].tolist(),
+    }
+
+
+def _read_squares(
+    train_ND: NDArray[np.float32],
+    train_labels_NS: NDArray[np.int64],
+    test_ND: NDArray[np.float32],
+    device: torch.device,
+) -> NDArray[np.int64]:
+    """The class of each square in the test positions: [N, S].
+
+    The same regression as above, ½‖w‖² + Σ cross-entropy, of all squares in one product: one by one they would take
+    many times as long.
+    """
+    mean_D, deviation_D = train_ND.mean(0), train_ND.std(0)
+    deviation_D = np.where(deviation_D > 0, deviation_D, 1)
+    x_ND = torch.from_numpy((train_ND - mean_D) / deviation_D).to(device)
+    labels_NS = torch.from_numpy(train_labels_NS).to(device)
+    squares, classes = labels_NS.shape[1], int(labels_NS.max()) + 1
+    weight_DX = torch.zeros(x_ND.shape[1], squares * classes, device=device, requires_grad=True)
+    bias_X = torch.zeros(squares * classes, device=device, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [weight_DX, bias_X], max_iter=ITERATIONS, history_size=20, line_search_fn="strong_wolfe"
+    )
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        logits_NSC = (x_ND @ weight_DX + bias_X).view(-1, squares, classes)
+        total = 0.5 * weight_DX.square().sum()
+        total = total + nn.functional.cross_entropy(logits_NSC.flatten(0, 1), labels_NS.flatten(), reduction="sum")
+        loss = total / labels_NS.numel()  # so that a step of 1 is about right
+        loss.backward()
+        return loss
+
+    with torch.enable_grad():
+        optimizer.step(objective)  # type: ignore[arg-type]
+    with torch.inference_mode():
+        unseen_ND = torch.from_numpy((test_ND - mean_D) / deviation_D).to(device)
+        logits_NSC = (unseen_ND @ weight_DX + bias_X).view(-1, squares, classes)
+        guessed_NS: NDArray[np.int64] = logits_NSC.argmax(-1).cpu().numpy()
+    return guessed_NS
 
 
 def commonest(train_labels_N: NDArray[np.int64], test_labels_N: NDArray[np.int64]) -> float:

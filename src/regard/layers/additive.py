@@ -52,7 +52,7 @@ class Alignment(nn.Module):
         q_B1TD, k_B1SD = self.to_query(x_BTD)[:, None], self.to_key(v_B1SD)
         sums_B1TSD = q_B1TD[:, :, :, None] + k_B1SD[:, :, None]
         scores_B1TS = torch.tanh(sums_B1TSD) @ self.energy.weight[0]
-        scores_B1TS = scores_B1TS.masked_fill(~context.memory.mask_B1TS, -torch.inf)
+        scores_B1TS = scores_B1TS.masked_fill(~context.memory.seen_B1TS, -torch.inf)
         return AttentionTrace.from_scores(q_B1TD, k_B1SD, v_B1SD, scores_B1TS, to_out, across=True)
 
     def weights(self, x_BTD: Tensor, keys_BSD: Tensor, mask_BTS: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class AdditiveAttention(Alignment):
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
         assert context.memory is not None
         memory_BSD = context.memory.states_BSD
-        weights_BTS = self.weights(x_BTD, self.to_key(memory_BSD), context.memory.mask_B1TS[:, 0])
+        weights_BTS = self.weights(x_BTD, self.to_key(memory_BSD), context.memory.seen_B1TS[:, 0])
         return self.to_out(weights_BTS @ memory_BSD)
 
     def step(self, x_ND: Tensor, state: AdditiveMemory) -> Tensor:

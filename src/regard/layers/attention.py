@@ -99,7 +99,7 @@ class Attention(Mixer):
         k_BHSK, v_BHSV = k_BGSK.repeat_interleave(group, 1), v_BGSV.repeat_interleave(group, 1)
         scores_BHTS = q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(self.key_width)
         mask = self.mask(context)
-        if mask is None and context.causal:
+        if mask is None and context.causal and not self.cross:
             mask = torch.ones_like(scores_BHTS, dtype=torch.bool).tril()
         if mask is not None:
             scores_BHTS = scores_BHTS.masked_fill(~mask, -torch.inf)
@@ -114,7 +114,7 @@ class Attention(Mixer):
         return self._own(x_BTD, context.positions_BT)
 
     def mask(self, context: Context) -> Tensor | None:
-        """True where a query may look at a key: [B, 1, T, S]; None where only the order decides."""
+        """True where a query may look at a key: [B, 1, T, S]; None where only the order decides, or nothing."""
         if not self.cross:
             return context.mask_B1TT
         assert context.memory is not None
@@ -160,7 +160,7 @@ class Attention(Mixer):
     def gathered(self, q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, context: Context) -> Tensor:
         """The same before the last product, with the heads side by side: [B, T, H·V]."""
         mask = self.mask(context)
-        y_BHTV = self._attend(q_BHTK, k_BGSK, v_BGSV, mask, causal=mask is None and context.causal)
+        y_BHTV = self._attend(q_BHTK, k_BGSK, v_BGSV, mask, causal=mask is None and context.causal and not self.cross)
         return y_BHTV.transpose(1, 2).flatten(2)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:

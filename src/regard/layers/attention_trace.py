@@ -22,7 +22,6 @@ class AttentionTrace:
     heads_BHTV: Tensor
     output_BTD: Tensor
     across: bool = False  # from a decoder to its source
-    fast_output_BTD: Tensor | None = None  # what the model itself computed, where it was watched
 
     @classmethod
     def from_scores(

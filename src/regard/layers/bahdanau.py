@@ -66,7 +66,7 @@ class RecurrentSearch(Mixer):
     def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> SearchState:
         """The state before the first position."""
         assert memory is not None
-        source = self.alignment.remember(memory.states_BSD, memory.mask_B1TS[:, 0, :1])
+        source = self.alignment.remember(memory.states_BSD, memory.seen_B1TS[:, 0, :1])
         state = SearchState(self._first_cell(memory), source)
         # Every sentence of the memory has the same number of hypotheses.
         state.select(torch.arange(rows, device=like.device) // (rows // len(memory.states_BSD)))
@@ -88,7 +88,7 @@ class RecurrentSearch(Mixer):
         """One position after the other: s_0 … s_T, and all c_i, [B, T, D]."""
         memory = context.memory
         assert memory is not None
-        masks = memory.mask_B1TS[:, 0].expand(-1, x_BTD.shape[1], -1).split(1, dim=1)
+        masks = memory.seen_B1TS[:, 0].expand(-1, x_BTD.shape[1], -1).split(1, dim=1)
         source = self.alignment.remember(memory.states_BSD, masks[0])
         cells, found = [self._first_cell(memory)], []
         for x_BD, mask_B1S in zip(x_BTD.unbind(1), masks, strict=True):

@@ -21,11 +21,12 @@ from regard.layers.additive import AdditiveAttention, AdditiveMemory
 from regard.layers.attention import Attention, MemoryKeys
 from regard.layers.bahdanau import RecurrentSearch, SearchState
 from regard.layers.context import Context, Memory
+from regard.layers.feedback import FeedbackAttention
 from regard.layers.feedforward import FeedForward
 from regard.layers.mixer import Mixer, MixerState
 from regard.layers.norm import make_norm
 from regard.layers.slots import Entering, KeySlots, MemorySlots, Places, slot_kernel
-from regard.settings import ModelSettings, TranslationModel
+from regard.settings import CausalModel, ModelSettings, TranslationModel
 
 
 @dataclass
@@ -150,6 +151,8 @@ def make_blocks(settings: ModelSettings, layers: int, causal: bool = False, deco
 def make_mixer(settings: ModelSettings, causal: bool, decoder: bool = False) -> Mixer:
     if decoder and isinstance(settings, TranslationModel) and settings.cross == "bahdanau":
         return RecurrentSearch(settings)
+    if isinstance(settings, CausalModel) and settings.feedback != "none":
+        return FeedbackAttention(settings)
     mixer: Mixer = settings.part("mixer")(settings, causal, decoder)
     return mixer
 

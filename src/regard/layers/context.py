@@ -20,8 +20,15 @@ class Memory:
     """What a decoder knows of the source: the encoder's output, and the mask from each target position to it."""
 
     states_BSD: Tensor
-    mask_B1TS: Tensor
+    mask_B1TS: Tensor | None  # None: every position sees all of the source
     summary_BD: Tensor | None = None  # what a decoder's mixers may start from
+
+    @property
+    def seen_B1TS(self) -> Tensor:
+        """The mask, also where all is seen."""
+        if self.mask_B1TS is not None:
+            return self.mask_B1TS
+        return torch.ones(1, 1, 1, self.states_BSD.shape[1], dtype=torch.bool, device=self.states_BSD.device)
 
 
 @dataclass(frozen=True)

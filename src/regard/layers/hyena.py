@@ -91,10 +91,13 @@ class Hyena(Mixer):
         self.distilled: list[Modes] = []  # if there are any, decoding uses them in place of the filters
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
+        return self.to_out(self.gathered(x_BTD, context).transpose(1, 2))
+
+    def gathered(self, x_BTD: Tensor, context: Context) -> Tensor:
+        """y, before W_out: [B, D, T]."""
         filters = self.filters(x_BTD.shape[1])
-        v_BDT, *gates = self._streams(x_BTD, context)
-        y_BDT = self._gated(v_BDT, gates, lambda n, z_BDT: long_convolution(z_BDT, *filters[n]))
-        return self.to_out(y_BDT.transpose(1, 2))
+        v_BDT, *gates = self.streams(x_BTD, context)
+        return self._gated(v_BDT, gates, lambda n, z_BDT: long_convolution(z_BDT, *filters[n]))
 
     def step(self, x_ND: Tensor, state: HyenaState) -> Tensor:
         """One position further: [N, D]. Same numbers as `forward` on the whole prefix."""
@@ -154,15 +157,15 @@ class Hyena(Mixer):
         ahead = self.filter_ahead(length).split(self.width) if self.filter_ahead is not None else [None] * len(back)
         return list(zip(back, ahead, strict=True))
 
-    def toeplitz(self, length: int, channel: int, convolution: int = 0) -> Tensor:
-        """The matrix that a convolution is, for one channel: [T, T]. For looking at."""
+    def toeplitz(self, length: int, channel: int | slice, convolution: int = 0) -> Tensor:
+        """The matrix that a convolution is, for one channel: [T, T]; or for several. For looking at."""
         h_DK, ahead_DK = self.filters(length)[convolution]
         position_T = torch.arange(length, device=h_DK.device)
         distance_TT = position_T[:, None] - position_T[None, :]
-        behind_TT = h_DK[channel][distance_TT.clamp(min=0)] * (distance_TT >= 0)
+        behind_TT = h_DK[channel][..., distance_TT.clamp(min=0)] * (distance_TT >= 0)
         if ahead_DK is None:
             return behind_TT
-        return behind_TT + ahead_DK[channel][(-distance_TT).clamp(min=0)] * (distance_TT < 0)
+        return behind_TT + ahead_DK[channel][..., (-distance_TT).clamp(min=0)] * (distance_TT < 0)
 
     def _filter_networks(self) -> list[ImplicitFilter]:
         return [network for network in (self.filter, self.filter_ahead) if network is not None]
@@ -171,7 +174,7 @@ class Hyena(Mixer):
         zeros_NC = like.new_zeros(rows, len(self.short.bias_C))
         return HyenaState([zeros_NC] * (SHORT - 1), convolutions)
 
-    def _streams(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, ...]:
+    def streams(self, x_BTD: Tensor, context: Context) -> tuple[Tensor, ...]:
         """v and the gates, each [B, D, T]: time last, as convolutions want it."""
         c_BCT = self.to_streams(x_BTD).transpose(1, 2)
         if context.segments_BT is None:

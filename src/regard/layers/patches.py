@@ -18,18 +18,18 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.norm import make_norm
-from regard.settings import ImageModel
+from regard.settings import PatchSettings
 
 
 class PatchEmbedding(nn.Module):
-    def __init__(self, settings: ImageModel, height: int, width: int, channels: int):
+    def __init__(self, settings: PatchSettings, height: int, width: int, channels: int):
         super().__init__()
         patch = settings.patch_height, settings.patch_width
         self.grid = height // patch[0], width // patch[1]
         self.project = nn.Conv2d(channels, settings.width, kernel_size=patch, stride=patch)
         self.class_token_1D: nn.Parameter | None = None
         self.registers_ED: nn.Parameter | None = None
-        if settings.pooling in ("first", "both"):
+        if settings.class_token:
             self.class_token_1D = nn.Parameter(torch.zeros(1, settings.width))
         if settings.registers:
             self.registers_ED = nn.Parameter(torch.empty(settings.registers, settings.width).normal_(std=0.02))
@@ -46,7 +46,7 @@ class PatchEmbedding(nn.Module):
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """[B, T, D], the class token first."""
         patches_BTD = self.project(images_BCHW).flatten(2).transpose(1, 2)
-        patches_BTD = self._positioned(patches_BTD)
+        patches_BTD = self.positioned(patches_BTD)
         rows = [tokens.to(patches_BTD.dtype).expand(len(patches_BTD), -1, -1) for tokens in self._before()]
         return self.dropout(self.norm(torch.cat([*rows, patches_BTD], dim=1)))
 
@@ -62,7 +62,7 @@ class PatchEmbedding(nn.Module):
         """Learned tokens, and where patches are in an image."""
         return [*self._before(), *([] if self.positions_RSD is None else [self.positions_RSD])]
 
-    def _positioned(self, patches_BTD: Tensor) -> Tensor:
+    def positioned(self, patches_BTD: Tensor) -> Tensor:
         """The patches, told where they are."""
         if self.positions_RSD is not None:
             return patches_BTD + self.positions_RSD.flatten(0, 1).to(patches_BTD.dtype)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.settings import ImageModel, ModelSettings, PartSettings, Problem, SequenceModel
+from regard.settings import ModelSettings, PartSettings, PatchModel, Problem, SequenceModel
 
 ENDLESS = 1 << 20  # positions
 
@@ -96,7 +96,7 @@ class SinusoidalHalves(Positions):
 
 class GridSettings(PartSettings):
     def check(self, model: ModelSettings) -> Iterator[Problem]:
-        if not isinstance(model, ImageModel):
+        if not isinstance(model, PatchModel):
             yield Problem('model.positions = "sinusoidal-2d" is for patches of images', 'use "sinusoidal"')
         elif model.width % 4:
             yield Problem(

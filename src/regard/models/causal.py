@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.layers.embedding import token_embedding
 from regard.layers.head import Head
+from regard.models.feedback import FeedbackTrunk
 from regard.models.initialise import initialise
 from regard.models.state import DecoderState, SlotState
 from regard.models.trunk import Trunk
@@ -21,7 +22,11 @@ class Causal(nn.Module):
     def __init__(self, settings: CausalModel, vocabulary: int):
         super().__init__()
         embedding = token_embedding(settings, vocabulary)
-        self.trunk = Trunk(settings, embedding, causal=True)
+        self.trunk = (
+            Trunk(settings, embedding, causal=True)
+            if settings.feedback == "none"
+            else FeedbackTrunk(settings, embedding)
+        )
         self.to_logits = Head(settings.width, vocabulary, cap=settings.logit_cap)
         initialise(self, settings, depth=settings.layers)
         if settings.tie_embeddings != "none":

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.layers.block import BlockState
+from regard.layers.copying import CopySource
 from regard.layers.slots import KeySlots, Places
 
 
@@ -18,6 +19,7 @@ class DecoderState:
 
     blocks: list[BlockState]
     length: int = 0
+    source: CopySource | None = None  # where words are copied
 
     def positions(self, tokens_N: Tensor) -> Tensor:
         """Of the tokens that are fed now: [N]."""
@@ -39,6 +41,7 @@ class SlotState:
 
     blocks: list[BlockState]
     places: Places
+    source: CopySource | None = None  # where words are copied
 
     def positions(self, tokens_N: Tensor) -> Tensor:
         places = self.places

@@ -67,10 +67,15 @@ class Trunk(nn.Module):
     def step(self, tokens_N: Tensor, state: DecoderState | SlotState) -> Tensor:
         """Feed one token per text; that position's vector: [N, D]. Same numbers as `forward`, if causal."""
         x_ND = self.embedding(tokens_N[:, None], state.positions(tokens_N)[:, None])[:, 0]
-        for block, block_state in zip(self._blocks(), state.blocks, strict=True):
-            x_ND = block.step(x_ND, block_state)
+        x_ND = self.further(x_ND, state)
         state.advance()
         return self.norm(x_ND)
+
+    def further(self, x_ND: Tensor, state: DecoderState | SlotState) -> Tensor:
+        """One position through all blocks: [N, D]."""
+        for block, block_state in zip(self._blocks(), state.blocks, strict=True):
+            x_ND = block.step(x_ND, block_state)
+        return x_ND
 
     @property
     def has_slots(self) -> bool:

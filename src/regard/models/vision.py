@@ -16,26 +16,16 @@ from regard.layers.context import Context
 from regard.layers.patches import PatchEmbedding
 from regard.models.initialise import initialise
 from regard.models.trunk import Trunk
-from regard.settings import ImageModel
+from regard.settings import ImageModel, PatchModel
 
 
-class VisionTransformer(nn.Module):
-    def __init__(self, settings: ImageModel, height: int, width: int, channels: int, classes: int):
+class PatchReader(nn.Module):
+    """The body of a ViT: what is made of every patch. What is read from it is up to a subclass."""
+
+    def __init__(self, settings: PatchModel, height: int, width: int, channels: int):
         super().__init__()
-        self.pooling = settings.pooling
         self.trunk = Trunk(settings, PatchEmbedding(settings, height, width, channels), causal=False)
         self.dropout = nn.Dropout(settings.dropout)
-        self.to_classes = nn.Linear(settings.width * (2 if self.pooling == "both" else 1), classes)
-        initialise(self, settings, depth=settings.layers)
-        nn.init.zeros_(self.to_classes.weight)  # all classes alike at first
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Logits of the classes: [B, K]."""
-        return self.to_classes(self.dropout(self.features(images_BCHW)))
-
-    def features(self, images_BCHW: Tensor) -> Tensor:
-        """What a class is read from: [B, D], or [B, 2D] of both."""
-        return self.pool(self.tokens(images_BCHW))
 
     def tokens(self, images_BCHW: Tensor) -> Tensor:
         """What the last block makes of every token: [B, T, D]."""
@@ -52,6 +42,23 @@ class VisionTransformer(nn.Module):
     def patches(self) -> PatchEmbedding:
         assert isinstance(self.trunk.embedding, PatchEmbedding)
         return self.trunk.embedding
+
+
+class VisionTransformer(PatchReader):
+    def __init__(self, settings: ImageModel, height: int, width: int, channels: int, classes: int):
+        super().__init__(settings, height, width, channels)
+        self.pooling = settings.pooling
+        self.to_classes = nn.Linear(settings.width * (2 if self.pooling == "both" else 1), classes)
+        initialise(self, settings, depth=settings.layers)
+        nn.init.zeros_(self.to_classes.weight)  # all classes alike at first
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Logits of the classes: [B, K]."""
+        return self.to_classes(self.dropout(self.features(images_BCHW)))
+
+    def features(self, images_BCHW: Tensor) -> Tensor:
+        """What a class is read from: [B, D], or [B, 2D] of both."""
+        return self.pool(self.tokens(images_BCHW))
 
     def pool(self, x_BTD: Tensor) -> Tensor:
         if self.pooling == "first":

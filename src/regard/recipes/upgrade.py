@@ -11,7 +11,7 @@ MOVED = {
     "model.hyena_filter_length": "model.hyena.filter_length",
     "model.hyena_filter_bands": "model.hyena.filter_bands",
     "model.hyena_filter_width": "model.hyena.filter_width",
-    "model.window": "model.local.window",  # an image classifier still has it, for Swin
+    "model.window": "model.local.window",
     "training.muon_learning_rate": "training.muon.learning_rate",
     "training.muon_momentum": "training.muon.momentum",
 }
@@ -56,5 +56,8 @@ def upgrade(tree: dict[str, Any], whole: Mapping[str, Any], report: Callable[[st
                 report(f"{name} has no effect on this task, and is left out.")
 
 
+WITH_STAGES = ("classify-image", "segment", "detect")  # tasks whose model has the settings of a Swin
+
+
 def _is_of_swin(whole: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
-    return whole.get("task") == "classify-image" and (model.get("mixer") != "local" or bool(model.get("stages")))
+    return whole.get("task") in WITH_STAGES and (model.get("mixer") != "local" or bool(model.get("stages")))

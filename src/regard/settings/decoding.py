@@ -19,12 +19,41 @@ class SamplingSettings(Settings):
     int8: bool = Field(False, description="on a CPU: products in eight bits; faster, and nearly the same")
 
 
-class BeamSettings(SamplingSettings):
-    """How translations are searched for."""
+class AnswerSettings(Settings):
+    """How answers are found."""
+
+    max_answer: Positive = Field(30, le=10_000, description="most tokens of an answer")
+
+
+class SearchSettings(SamplingSettings):
+    """How texts about a source are searched for."""
 
     beam: int = Field(5, gt=0, le=1000, description="hypotheses kept; 1: greedy")
     length_penalty: float = Field(0.6, ge=0, description="scores are divided by ((5 + length) / 6) ** this")
-    max_ratio: float = Field(2.0, gt=0, description="a translation has at most this times the source's tokens + 20")
+    no_repeat: NotNegative = Field(
+        0, le=64, description="as many tokens never come twice in the same order in an output; 0: they may"
+    )
+
+
+class BeamSettings(SearchSettings):
+    """How translations are searched for."""
+
+    max_ratio: float = Field(2.0, gt=0, description="an output has at most this times the source's tokens + 20")
+
+
+class CaptionDecoding(SearchSettings):
+    """How captions are searched for."""
+
+    max_tokens: Positive = Field(60, le=65536, description="most tokens of a caption")
+
+
+class SummaryDecoding(BeamSettings):
+    """How summaries are searched for."""
+
+    max_ratio: float = Field(0.5, gt=0, description="a summary has at most this times the text's tokens + 20")
+    no_repeat: NotNegative = Field(
+        3, le=64, description="as many tokens never come twice in the same order in a summary; 0: they may"
+    )
 
 
 class GenerationSettings(SamplingSettings):

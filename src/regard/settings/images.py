@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from regard.settings.base import Chance, NotNegative, Positive, Problem, Settings
 
 LONGEST_SIDE = 4096
+MOST_OPERATIONS = 16
 
 
 class ImageSettings(Settings):
@@ -58,12 +59,18 @@ class CropSettings(Settings):
             )
 
 
-class AugmentationSettings(CropSettings):
-    """And its content is changed: colours, parts, other images mixed in."""
+class MovingAugmentation(CropSettings):
+    """And its content is changed: size, colours, parts. Masks and boxes move with it."""
 
-    operations: NotNegative = Field(0, le=16, description="RandAugment: changes drawn for each image")
+    scale: float = Field(0.0, ge=0, le=4, description="0.25: up to 1.25 times as large, or as small; 0: off")
+    operations: NotNegative = Field(0, le=MOST_OPERATIONS, description="RandAugment: changes drawn for each image")
     strength: Chance = Field(0.5, description="RandAugment: how strong they may be")
     erase: Chance = Field(0.0, description="chance to cover a rectangle")
+
+
+class AugmentationSettings(MovingAugmentation):
+    """And other images are mixed in: of classes, which can be mixed too."""
+
     mixup: float = Field(0.0, ge=0, description="two images blended; the a of Beta(a, a); 0: off")
     cutmix: float = Field(0.0, ge=0, description="a rectangle of another image put in; the a of Beta(a, a); 0: off")
     mix: Chance = Field(1.0, description="chance of mixup or cutmix, where they are on")

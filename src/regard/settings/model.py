@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -90,7 +91,18 @@ class ModelSettings(PartSection):
         """Whether there are kernels for training its blocks on a GPU: `layers/fused/stack.py` asks the same of them."""
         feedforward = self.feedforward > 0 and self.feedforward % 128 == 0 and not self.gated and not self.layer_scale
         widths = self.head_key_width == self.head_value_width and self.head_key_width % 2 == 0 and self.width <= 4096
-        return self.mixer == "attention" and feedforward and widths
+        return self.mixer == "attention" and not self.in_order and feedforward and widths
+
+    @property
+    def in_order(self) -> bool:
+        """Whether positions are computed one after the other, in training too."""
+        return False
+
+    @property
+    def eight_bits(self) -> bool:
+        """Whether these kernels can have products in eight bits."""
+        keys = self.head_key_width * (self.key_value_heads or self.heads)
+        return self.fused and not any(side % 16 for side in (self.width, self.head_key_width * self.heads, keys))
 
     @property
     def head_key_width(self) -> int:
@@ -120,6 +132,32 @@ class CausalModel(TokenModel):
     """A model that predicts the next token."""
 
     logit_cap: float = Field(0.0, ge=0, description="logits are bent to stay within plus or minus this; 0: free")
+    feedback: Literal["none", "shared", "separate"] = Field(
+        "none",
+        description="Feedback Transformer, each block sees what all blocks made of earlier positions: none · shared "
+        "(one W_k and W_v for all blocks) · separate",
+    )
+    feedback_span: Positive = Field(64, le=1 << 16, description="earlier positions that feedback reaches back to")
+
+    @model_validator(mode="after")
+    def _feedback_has_its_own_attention(self) -> Self:
+        if self.feedback == "none":
+            return self
+        if self.mixer != "attention":
+            raise ValueError(
+                f'feedback = "{self.feedback}" is a kind of attention, and mixer = "{self.mixer}" is none; '
+                "use mixer = attention"
+            )
+        if self.positions == "rotary":
+            raise ValueError(
+                f'feedback = "{self.feedback}" has relative positions of its own, and positions = "rotary" would be '
+                "others; use positions = none"
+            )
+        return self
+
+    @property
+    def in_order(self) -> bool:
+        return self.feedback != "none"
 
 
 class TranslationModel(TokenModel):
@@ -157,6 +195,19 @@ class TranslationModel(TokenModel):
             )
 
 
+with warnings.catch_warnings():
+    # pydantic has a method of that name, long replaced by `model_copy`.
+    warnings.filterwarnings("ignore", 'Field name "copy"', UserWarning)
+
+    class PairModel(TranslationModel):
+        """An encoder that reads words and a decoder that writes words."""
+
+        copy: bool = Field(  # type: ignore[assignment]
+            False,
+            description="a decoder may also write a word by pointing at it in the source; needs tokenizer.joint",
+        )
+
+
 class TextClassifierModel(SequenceModel):
     """A model that names the class of a text."""
 
@@ -170,10 +221,57 @@ def _sides(value: int | list[int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-class ImageModel(ModelSettings):
-    """A model over patches of images: ViT, or Swin where there are stages."""
+class PatchSettings(ModelSettings):
+    """A model over patches of images."""
 
     patch: Width | list[Width] = Field(4, description="pixels to a side of a patch, or [height, width]")
+    registers: NotNegative = Field(0, le=1024, description="tokens beside the patches, to think in")
+
+    @field_validator("patch")
+    @classmethod
+    def _two_sides(cls, value: int | list[int]) -> int | list[int]:
+        if isinstance(value, list) and len(value) != 2:
+            raise ValueError(f"patch = {value} is not one side or two; write 4, or [2, 4] for height and width")
+        return value
+
+    @property
+    def patch_height(self) -> int:
+        return _sides(self.patch)[0]
+
+    @property
+    def patch_width(self) -> int:
+        return _sides(self.patch)[1]
+
+    @property
+    def class_token(self) -> bool:
+        """Whether a token of its own stands before the patches."""
+        return False
+
+    def tokens(self, height: int, width: int) -> int:
+        """Of an image in a ViT: its patches, the class token and the registers."""
+        patches = (height // self.patch_height) * (width // self.patch_width)
+        return patches + self.class_token + self.registers
+
+    def check_patches(self, height: int, width: int) -> Iterator[Problem]:
+        """Images of this size are cut into whole patches."""
+        if height % self.patch_height or width % self.patch_width:
+            yield Problem(
+                f"images of {height} x {width} cannot be cut into patches of {self.patch_height} x {self.patch_width}",
+                "choose model.patch so that it divides images.size",
+            )
+
+
+class CaptionModel(PatchSettings, TranslationModel):
+    """An encoder over patches of an image, and a decoder that writes words."""
+
+    tie_embeddings: Literal["target", "none"] = Field(
+        "target", description="share tables: target (words read, words written) · none"
+    )
+
+
+class PatchModel(PatchSettings):
+    """A model over patches of images: ViT, or Swin where there are stages."""
+
     stages: list[Layers] = Field(
         [],
         max_length=6,
@@ -185,10 +283,6 @@ class ImageModel(ModelSettings):
         description="Swin, where a side of the grid is no longer than a window: square (windows of that side, none "
         "shifted, as in the original) · sides (each side on its own, as in timm)",
     )
-    registers: NotNegative = Field(0, le=1024, description="tokens beside the patches, to think in")
-    pooling: Literal["first", "mean", "both"] = Field(
-        "mean", description="what a class is read from: first (a class token) · mean of all · both"
-    )
 
     @model_validator(mode="before")
     @classmethod
@@ -198,26 +292,47 @@ class ImageModel(ModelSettings):
             return {**tree, "layers": max(1, sum(stages))}
         return tree
 
-    @field_validator("patch")
-    @classmethod
-    def _two_sides(cls, value: int | list[int]) -> int | list[int]:
-        if isinstance(value, list) and len(value) != 2:
-            raise ValueError(f"patch = {value} is not one side or two; write 4, or [2, 4] for height and width")
-        return value
-
     @property
     def fused(self) -> bool:
         return super().fused and not self.stages
 
-    @property
-    def patch_height(self) -> int:
-        return _sides(self.patch)[0]
+
+class ImageModel(PatchModel):
+    """A model that reads one class from the patches."""
+
+    pooling: Literal["first", "mean", "both"] = Field(
+        "mean", description="what a class is read from: first (a class token) · mean of all · both"
+    )
 
     @property
-    def patch_width(self) -> int:
-        return _sides(self.patch)[1]
+    def class_token(self) -> bool:
+        return self.pooling in ("first", "both")
+
+
+class SegmentationModel(PatchModel):
+    """A model that reads a class for every pixel from the patches."""
+
+    head: Literal["linear", "class-tokens"] = Field(
+        "linear",
+        description="linear (from each patch to its pixels) · class-tokens (they attend with the patches; Segmenter)",
+    )
+    head_layers: Layers = Field(2, description="class-tokens: blocks in which they and the patches attend")
+
+    @property
+    def blocks(self) -> int:
+        return super().blocks + (self.head_layers if self.head == "class-tokens" else 0)
+
+
+class DetectorModel(PatchModel):
+    """A model that finds objects."""
+
+    head: Literal["dense", "set"] = Field(
+        "dense",
+        description="dense (a class and a box for every cell) · set (for each of some tokens beside the patches, which "
+        "are matched with the objects: needs far more images and updates)",
+    )
+    cells: Positive = Field(1, le=16, description="dense: cells to a side of a patch")
+    queries: Positive = Field(60, le=1024, description="set: tokens, each of which may find one object")
 
     def tokens(self, height: int, width: int) -> int:
-        """Of an image in a ViT: its patches, the class token and the registers."""
-        patches = (height // self.patch_height) * (width // self.patch_width)
-        return patches + (self.pooling in ("first", "both")) + self.registers
+        return super().tokens(height, width) + (self.queries if self.head == "set" else 0)

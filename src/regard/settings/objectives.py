@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.settings.base import BatchSize, Length, Positive, Settings, Share, Width
+from regard.settings.base import BatchSize, Chance, Length, NotNegative, Positive, Settings, Share, Width
 
 
 class MaskingSettings(Settings):
@@ -37,12 +37,16 @@ class EmbeddingSettings(Settings):
 class SyntheticSettings(Settings):
     """Made-up sequences that say what a mixer can remember. See `regard.data.synthetic`."""
 
-    kind: Literal["copy", "reverse", "sort", "recall", "recall-one-shot", "recall-multi"] = Field(
+    kind: Literal["copy", "reverse", "sort", "recall", "recall-one-shot", "recall-multi", "permutations"] = Field(
         "recall",
-        description="copy · reverse · sort · recall (the value of a key) · recall-one-shot · recall-multi",
+        description="copy · reverse · sort · recall (the value of a key) · recall-one-shot · recall-multi · "
+        "permutations (what all so far amount to)",
     )
     vocabulary: int = Field(
-        30, ge=4, le=1 << 20, description="symbols; for recall, half of them are keys and half values"
+        30,
+        ge=4,
+        le=1 << 20,
+        description="symbols; for recall, half of them are keys and half values; for permutations 6, 24 or 120",
     )
     length: int = Field(1024, ge=4, le=1 << 24, description="tokens of a whole sequence, its answer included")
     learn_from: Literal["query", "all"] = Field(
@@ -54,6 +58,13 @@ class SyntheticSettings(Settings):
     @model_validator(mode="after")
     def _sequences_can_be_made(self) -> Self:
         recall = self.kind.startswith("recall")
+        if self.kind == "permutations":
+            if not self.elements:
+                raise ValueError(
+                    f"vocabulary = {self.vocabulary} is not how many permutations there are; use 6 (of three "
+                    "elements), 24 (of four) or 120 (of five)"
+                )
+            return self
         if self.length % 2:
             raise ValueError(
                 f"length = {self.length} is odd, and a sequence is made of pairs or of two halves; use an even length"
@@ -69,6 +80,20 @@ class SyntheticSettings(Settings):
             )
         return self
 
+    @property
+    def elements(self) -> int:
+        """How many there are as many permutations of as there are symbols; 0: none of the numbers that can be used."""
+        return {6: 3, 24: 4, 120: 5}.get(self.vocabulary, 0)
+
+
+class DetectionSettings(Settings):
+    """What becomes of all the boxes that a model proposes for an image."""
+
+    overlap: Chance = Field(
+        0.5, description="of two boxes of a class that overlap by more (intersection over union), the surer is kept"
+    )
+    most: Positive = Field(100, le=1000, description="boxes found in an image, at most: the surest")
+
 
 class PixelSettings(Settings):
     """Pixels as tokens: each is the nearest of a few colours, and a model guesses the next (iGPT)."""
@@ -77,3 +102,9 @@ class PixelSettings(Settings):
         "grey", description="grey (levels at equal distances) · k-means (colours found in the images)"
     )
     colours: int = Field(16, ge=2, le=4096, description="how many levels or colours; each is a token")
+
+
+class MatchSettings(Settings):
+    """Games that a trained model plays against others."""
+
+    games: NotNegative = Field(1000, le=1_000_000, description="games as each side, against each opponent; 0: none")

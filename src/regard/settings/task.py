@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from regard.settings.base import NotNegative, Problem, Settings
-from regard.settings.data import ImageData, LabelledData, PairData, TextData
+from regard.settings.data import ChatData, ImageData, LabelledData, PairFiles, PictureData, QuestionData, TextData
 from regard.settings.images import CropSettings, ImageSettings
 from regard.settings.model import ModelSettings
 from regard.settings.system import SystemSettings
@@ -52,6 +52,12 @@ class TaskSettings(Settings):
                 f'training.select = "{self.training.select}" is not measured for the task "{self.task}"',
                 f"use {' or '.join(self.SELECT)}",
             )
+        if self.system.precision == "float8" and not self.eight_bits:
+            yield Problem(
+                'system.precision = "float8" is for blocks of attention and a feed-forward part without gates, whose '
+                "widths are multiples of 16 and 128",
+                'use system.precision = "auto", or another model',
+            )
 
     def check_parts(self) -> Iterator[Problem]:
         """What does not fit together with the mixer, the positions or the optimizer, whose classes bring torch."""
@@ -74,6 +80,11 @@ class TaskSettings(Settings):
     def saved_by_compiling(self) -> float:
         """About how many seconds of the whole training on a GPU; 0 where a model is not made of blocks."""
         return 0.0
+
+    @property
+    def eight_bits(self) -> bool:
+        """Whether products can be in eight bits in training."""
+        return False
 
     @property
     def tokens_per_step(self) -> int:
@@ -137,10 +148,14 @@ class NetworkSettings(TaskSettings):
         return self.model.width
 
     @property
+    def eight_bits(self) -> bool:
+        return self.model.eight_bits
+
+    @property
     def saved_by_compiling(self) -> float:
         """From the work ahead: every number that passes a block, in every update. Nothing where kernels are written."""
         fused = self.model.fused and self.system.precision != "float32"
-        if fused or not self.model.part("mixer").compiles:
+        if fused or self.model.in_order or not self.model.part("mixer").compiles:
             return 0.0
         training = self.training
         numbers = self.tokens_per_step * self.width * (2 if getattr(training, "consistency", 0.0) else 1)
@@ -151,7 +166,7 @@ class NetworkSettings(TaskSettings):
 class SentenceSettings(NetworkSettings):
     """Of a task over sentences or texts, several of which may share a row."""
 
-    data: PairData | LabelledData
+    data: PairFiles | LabelledData | QuestionData | ChatData
     tokenizer: TokenizerSettings = TokenizerSettings()
     training: PackedTraining = PackedTraining()
 
@@ -162,6 +177,11 @@ class SentenceSettings(NetworkSettings):
     @property
     def longest(self) -> tuple[str, int]:
         return "data.max_length", self.data.max_length
+
+    @property
+    def longest_in_a_row(self) -> tuple[str, int]:
+        """How much of a row the longest text takes, and which setting says so."""
+        return self.longest
 
     @property
     def packed(self) -> bool:
@@ -178,10 +198,10 @@ class SentenceSettings(NetworkSettings):
         yield from super().check()
         yield from self.training.check_rows(*self.row)
         yield from self.tokenizer.check()
-        if self.data.max_length > self.training.row_length:
+        name, longest = self.longest_in_a_row
+        if longest > self.training.row_length:
             yield Problem(
-                f"data.max_length = {self.data.max_length} does not fit into "
-                f"training.row_length = {self.training.row_length}",
+                f"{name} = {longest} does not fit into training.row_length = {self.training.row_length}",
                 "lower the first or raise the second",
             )
 
@@ -229,12 +249,12 @@ class TextModelSettings(NetworkSettings, RunningTextSettings):
             )
 
 
-class ImageTaskSettings(NetworkSettings):
-    """Of a task over images."""
+class PictureTaskSettings(NetworkSettings):
+    """Of a task over images, with whatever belongs to them."""
 
     BATCH: ClassVar[str] = "training.images_per_batch"
 
-    data: ImageData = ImageData()
+    data: PictureData = PictureData()
     images: ImageSettings = ImageSettings()
     augmentation: CropSettings = CropSettings()
     training: ImageTraining = ImageTraining()
@@ -263,3 +283,9 @@ class ImageTaskSettings(NetworkSettings):
                 f"{name} is {tokens:,}, more than the {MOST_TOKENS:,} that attention can still be computed for",
                 f"choose a smaller images.size{remedy}",
             )
+
+
+class ImageTaskSettings(PictureTaskSettings):
+    """Of a task over images with labels, or none."""
+
+    data: ImageData = ImageData()

@@ -43,7 +43,7 @@ class TrainingSettings(PartSection):
     warmup: NotNegative = Field(4000, description="steps of linear warm-up")
     final_learning_rate: float = Field(0.0, ge=0, description="where the schedules cosine and linear end")
     clip_norm: float = Field(0.0, ge=0, description="largest gradient norm; 0: no clipping")
-    ema: Share = Field(0.0, description="decay of an exponential moving average of the weights; 0: off")
+    ema: Share = Field(0.0, description="decay of a moving average of the weights, which is then the model; 0: off")
     average_checkpoints: NotNegative = Field(0, description="the final model is the mean of the last N saved; 0: off")
     validate_every: Positive = Field(1000, description="steps between validations")
     select: str = Field("loss", description="the metric that makes a checkpoint the best")
@@ -51,6 +51,12 @@ class TrainingSettings(PartSection):
     save_every: NotNegative = Field(0, description="steps between checkpoints; 0: at every validation")
     keep_checkpoints: int = Field(2, ge=2, description="checkpoints kept, besides the best")
     log_every: Positive = Field(50, description="steps between lines in metrics.jsonl")
+    micro_batches: Positive = Field(
+        1, description="compute one update in this many pieces, to save memory, or to deal out to processes"
+    )
+    reduce: Literal["exact", "fast"] = Field(
+        "exact", description="exact: micro-batches are added in one order, whatever the number of processes · fast"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -70,7 +76,7 @@ class TrainingSettings(PartSection):
     @property
     def pieces(self) -> int:
         """How many pieces an update is computed in."""
-        return 1
+        return self.micro_batches
 
     def completed(self) -> Self:
         """With the optimizer's own settings complete."""
@@ -80,12 +86,7 @@ class TrainingSettings(PartSection):
 class NetworkTraining(TrainingSettings):
     """Of a model made of blocks."""
 
-    micro_batches: Positive = Field(1, description="compute one update in this many pieces, to save memory")
     label_smoothing: Share = Field(0.1, description="probability spread over all tokens, or classes")
-
-    @property
-    def pieces(self) -> int:
-        return self.micro_batches
 
 
 class Consistency(Settings):
@@ -136,6 +137,10 @@ class TextTraining(WordVectorStart, TokenTraining):
     row_length: Length = Field(128, description="tokens in one row of a batch; several texts share a row")
 
 
+class GameTraining(StartingPoint, TokenTraining):
+    """Of a model of games."""
+
+
 class RunningTextTraining(StartingPoint, TextTraining):
     """Of a model of running text."""
 
@@ -152,10 +157,23 @@ class TextClassifierTraining(StartingPoint, PackedTraining):
     """Of a model that names the class of a text."""
 
 
+class AnswerTraining(StartingPoint, PackedTraining):
+    """Of a model that finds answers."""
+
+    label_smoothing: Share = Field(0.0, description="probability spread over all places of a context")
+
+
 class TranslationTraining(PackedTraining):
     """Of a translator."""
 
     validate_bleu: bool = Field(True, description="also translate the validation set (greedily) and score it")
+
+
+class SummaryTraining(PackedTraining):
+    """Of what writes summaries."""
+
+    row_length: Length = Field(128, description="summary tokens in one row of a batch; several pairs share a row")
+    validate_rouge: bool = Field(True, description="also summarise the validation set (greedily) and score it")
 
 
 class ImageTraining(NetworkTraining):
@@ -175,6 +193,16 @@ class ImageTraining(NetworkTraining):
 
 class ImageClassifierTraining(StartingPoint, ImageTraining):
     """Of a model that names the class of an image."""
+
+
+class CaptionTraining(Consistency, ImageTraining):
+    """Of a model that writes about images."""
+
+    validate_bleu: bool = Field(True, description="also caption the validation images (greedily) and score that")
+
+
+class SegmentationTraining(StartingPoint, ImageTraining):
+    """Of a model that names the class of every pixel."""
 
 
 class PixelTraining(Consistency, ImageTraining):

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import console
-from regard.errors import RegardError
+from regard.recipes import changed
 from regard.settings import (
     AugmentationSettings,
     FileList,
     ImageClassifierTraining,
     ImageModel,
     ImageTaskSettings,
-    Problem,
+    PatchTaskSettings,
 )
-from regard.tasks.images import ImageTask
+from regard.tasks.images import SCALE, ImageTask
 from regard.tasks.task import About
 
 if TYPE_CHECKING:
@@ -28,84 +26,22 @@ if TYPE_CHECKING:
 
     from regard.data.image_batches import ImageBatch
     from regard.data.image_cache import Images
-    from regard.data.scale import Scale
     from regard.evaluation.classification import Guess
     from regard.evaluation.metrics import Evaluation
+    from regard.inside.subject import Subject
     from regard.models.swin import Swin
     from regard.models.vision import VisionTransformer
 
-SCALE = "scale.json"
 AT_ONCE = 1024  # images classified together
 TOP = 5
-SWIN = {  # what a model with stages has to have
-    "pooling": "mean",
-    "registers": 0,
-    "mixer": "attention",
-    "positions": "none",
-    "key_value_heads": 0,
-    "key_width": 0,
-    "value_width": 0,
-}
 
 
-class ClassifyImageSettings(ImageTaskSettings):
+class ClassifyImageSettings(PatchTaskSettings, ImageTaskSettings):
     SELECT: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
 
     augmentation: AugmentationSettings = AugmentationSettings()
     model: ImageModel = ImageModel()
     training: ImageClassifierTraining = ImageClassifierTraining()
-
-    @property
-    def row(self) -> tuple[str, int]:
-        return "the number of patches", self.model.tokens(self.images.height, self.images.width)
-
-    def check(self) -> Iterator[Problem]:
-        yield from super().check()
-        if self.training.start_from:  # its model is that of another run, and is checked when that is known
-            return
-        yield from self.check_tokens(", or a larger model.patch")
-        images, model = self.images, self.model
-        if images.height % model.patch_height or images.width % model.patch_width:
-            yield Problem(
-                f"images of {images.height} x {images.width} cannot be cut into patches of {model.patch_height} x "
-                f"{model.patch_width}",
-                "choose model.patch so that it divides images.size",
-            )
-        if model.stages:
-            yield from self._check_windows()
-
-    def remarks(self) -> list[str]:
-        fields = type(self.model).model_fields
-        chosen = [name for name in ("window", "narrow") if getattr(self.model, name) != fields[name].default]
-        idle = [f"model.{name} has no effect: it is of Swin, and model.stages is empty." for name in chosen]
-        return super().remarks() + (idle if not self.model.stages else [])
-
-    def _check_windows(self) -> Iterator[Problem]:
-        """Swin: every stage's grid is cut into windows, and halved for the next."""
-        model = self.model
-        for name, value in SWIN.items():
-            if getattr(model, name) != value:
-                yield Problem(
-                    "model.stages (Swin) has patches in windows and nothing beside them, a bias for each distance in a "
-                    "window, and heads of equal width",
-                    f"use model.{name} = {json.dumps(value)}",
-                )
-        sides = [self.images.height // model.patch_height, self.images.width // model.patch_width]
-        for stage in range(len(model.stages)):
-            grid = f"stage {stage + 1} has a grid of {sides[0]} x {sides[1]} patches"
-            for side in sides:
-                window = min(model.window, *(sides if model.narrow == "square" else [side]))
-                if window and side % window:
-                    sides_alone = ' or model.narrow = "sides"' if window < model.window else ""
-                    yield Problem(
-                        f"{grid}, which windows of {window} do not fill",
-                        f"choose model.window, model.patch and images.size so that they do{sides_alone}",
-                    )
-                if stage + 1 < len(model.stages) and side % 2:
-                    yield Problem(
-                        f"{grid}, which cannot be merged in twos", "use fewer model.stages, or another model.patch"
-                    )
-            sides = [side // 2 for side in sides]
 
 
 class ClassifyImage(ImageTask[ClassifyImageSettings]):
@@ -126,7 +62,6 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
 
     model: VisionTransformer | Swin
     classes: list[str]
-    scale: Scale
 
     # ------------------------------------------------------------ from data to a model
 
@@ -134,13 +69,11 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         from regard.data.augmentation import Augmentation
         from regard.data.image_batches import ImageStream
         from regard.data.image_cache import must_have_classes
-        from regard.data.scale import Scale
 
         super().prepare()
         must_have_classes(self.images)
         self.folder.write_json("labels.json", self.images.classes)
-        if not self.folder.has(SCALE):
-            self.folder.write_json(SCALE, asdict(Scale.measured(self.images.train)))
+        self.measure_scale()
         self.restore()
         settings = self.settings
         self.augment = Augmentation(settings.augmentation, settings.images.height, settings.images.width)
@@ -150,12 +83,10 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
 
     def restore(self) -> None:
         from regard.data.labelled import check_labels
-        from regard.data.scale import Scale
 
-        path, channels = self.folder.path, self.settings.images.channels
-        self.classes = check_labels(self.folder.read_json("labels.json", list[str]), path / "labels.json")
-        self.scale = Scale.from_json(self.folder.read_json(SCALE, dict[str, list[float]]), channels, path / SCALE)
-        self.scaled = self.scale.on(self.hardware.device)
+        labels = self.folder.read_json("labels.json", list[str])
+        self.classes = check_labels(labels, self.folder.path / "labels.json")
+        self.restore_scale()
 
     def build(self) -> VisionTransformer | Swin:
         """A ViT, or, where there are stages, a Swin Transformer."""
@@ -165,6 +96,20 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         images, model = self.settings.images, self.settings.model
         kind = Swin if model.stages else VisionTransformer
         return kind(model, images.height, images.width, images.channels, len(self.classes))
+
+    def rehearsal(self) -> ImageBatch | None:
+        from regard.data.augmentation import Augmentation
+        from regard.data.image_batches import made_up_images
+        from regard.data.scale import Scale
+        from regard.models.vision import VisionTransformer
+
+        if self.settings.model.stages:
+            return None
+        images, model = self.settings.images, changed(self.settings.model, layers=2)
+        self.augment = Augmentation(self.settings.augmentation, images.height, images.width)
+        self.scaled = Scale([0.5] * images.channels, [0.5] * images.channels).on(self.hardware.device)
+        self.model = VisionTransformer(model, images.height, images.width, images.channels, classes=10)
+        return made_up_images(images.height, images.width, images.channels)
 
     def architecture(self) -> dict[str, Any]:
         return {
@@ -299,25 +244,9 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         named = iter(guesses(self.probabilities(np.stack(pixels)), self.classes) if pixels else [])
         return [reason or next(named) for reason in reasons]
 
-    def explain(self, text: str, output: Path, what: str = "attention", target: str = "") -> dict[str, Any]:
-        """Draw where in an image the model looked: attention rollout, and every head of every layer."""
-        import torch
+    def subject(self, image: Path | str) -> Subject:
+        """An image and its class, to look into."""
+        from regard.inside import subjects
 
-        from regard.evaluation.classification import guesses
-        from regard.explain.image_maps import draw_image_maps
-
-        file = Path(text)
-        if not file.is_file():
-            state = "It is a folder." if file.is_dir() else "There is no such file."
-            raise RegardError(f"The image '{file}' cannot be read.", state, "Name one image.")
-        pixels_HWC = self.read_file(file)
-        [guess] = guesses(self.probabilities(pixels_HWC[None]), self.classes)
-        image_CHW = self.scaled.pixels(torch.from_numpy(pixels_HWC)[None].to(self.hardware.device))[0]
-        title = f"{file.name}: {guess.label}, {guess.probability:.1%}"
-        maps = draw_image_maps(self.model, image_CHW, pixels_HWC, title, output)
-        return {
-            "image": str(file),
-            "label": guess.label,
-            "probability": guess.probability,
-            "rollout": maps.rollout_RS.tolist(),
-        }
+        pixels_HWC, image_CHW = self.looked_at(image)
+        return subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import console
 from regard.data.labelled import check_labels, labelled_source, labelled_splits, labels_of
+from regard.data.lines import skipped_lines
+from regard.data.splits import must_not_be_empty
 from regard.errors import RegardError
 from regard.settings import (
     FileList,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from regard.data.tokenizers import TextTokenizer
     from regard.evaluation.classification import Guess
     from regard.evaluation.metrics import Evaluation
+    from regard.inside.subject import Subject
     from regard.models.classifier import Classifier
 
 
@@ -72,6 +75,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
         advice="Edit data.train; the rest works as it is for some 1,000 to 100,000 texts.",
     )
     Settings = ClassifyTextSettings
+    example = "A text."
     starts_from = ("language", "masked", "classify-text")
     handed_on = ("tokenizer.json",)
     reads = "texts"  # what `classify` takes
@@ -88,11 +92,11 @@ class ClassifyText(Task[ClassifyTextSettings]):
 
     @classmethod
     def examine(cls, settings: ClassifyTextSettings) -> tuple[dict[str, Any], list[str]]:
-        from regard.data.survey import survey_labelled
+        from regard.data.survey import survey_labelled, with_bad_lines
         from regard.evaluation.bag_of_words import advice
 
         sources = labelled_splits(settings.data)
-        counts, problems = survey_labelled(sources)
+        counts, problems = with_bad_lines(survey_labelled(sources), sources.values())
         return counts, [*problems, advice(list(sources["train"]))]
 
     def prepare(self) -> None:
@@ -101,6 +105,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
 
         data, tokens = self.settings.data, self.settings.tokenizer
         sources = labelled_splits(data)
+        skipped_lines(sources.values()).warn()
         self.remember_data({name: source.fingerprint for name, source in sources.items()})
         self.folder.write_json("labels.json", labels_of(sources["train"]))
         if not self.folder.has("tokenizer.json"):
@@ -108,13 +113,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
             self.folder.write_text("tokenizer.json", train_tokenizer(texts, tokens).to_json())
         self.restore()
         self.texts = {name: self._tokenised(source) for name, source in sources.items()}
-        for name in ("valid", "test"):
-            if not len(self.texts[name]):
-                raise RegardError(
-                    f"The {name} data is empty.",
-                    "No labelled text is left for it.",
-                    "Check the files named in [data]; with few texts, name a file for it or raise data.held_out.",
-                )
+        must_not_be_empty({name: len(split) for name, split in self.texts.items()}, "labelled text", "texts")
         self.stream = LabelledStream(self.texts["train"], self._shape, self.settings.seed, data.max_length)
         longer = int((self.texts["train"].texts.lengths > data.max_length - 2).sum())
         if longer:
@@ -214,6 +213,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
         source = labelled_source(files, self.settings.data) if files else sources[split]
         if not files:
             self.notice_change({split: source.fingerprint}, split)
+        skipped_lines([source]).warn()
         texts = self._tokenised(source)
         if not len(texts):
             raise RegardError("There is nothing to score.", f"The {split} data has no text.", "Name another file.")
@@ -265,3 +265,16 @@ class ClassifyText(Task[ClassifyTextSettings]):
         return guesses(
             self.probabilities(TokenisedTexts(Ragged.from_lists(self.tokenizer.encode(texts)), unknown_N)), self.classes
         )
+
+    def subject(self, text: str) -> Subject:
+        """A text and its class, to look into."""
+        from regard.data.labelled_batches import FRAME
+        from regard.data.tokenizers import END, START
+        from regard.inside import subjects
+
+        ids, most = self.tokenizer.encode([text])[0], self.settings.data.max_length - FRAME
+        if len(ids) > most:
+            console.warn(f"The text has {len(ids):,} tokens: only the first {most:,} are read.")
+        ids = [START, *ids[:most], END]
+        read_at = len(ids) - 1 if self._shape.at_end else 0
+        return subjects.classifier(self.model, ids, read_at, self.classes, self.tokenizer.piece, given=text)

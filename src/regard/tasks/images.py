@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from regard import console
 from regard.data.image_sources import check_sources
+from regard.data.splits import SPLITS, must_not_be_empty
 from regard.errors import RegardError
-from regard.settings import FileList, ImageTaskSettings
+from regard.settings import FileList, ImageTaskSettings, PictureTaskSettings
 from regard.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -20,29 +22,22 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from regard.data.image_cache import Images, ImageSplits
+    from regard.data.images import Size
+    from regard.data.scale import Scale, Scaled
 
 EXAMPLES = 10  # images saved as files
 
+P = TypeVar("P", bound=PictureTaskSettings)
 I = TypeVar("I", bound=ImageTaskSettings)  # noqa: E741
+SCALE = "scale.json"
 
 
-class ImageTask(Task[I]):
-    """A task that reads images of one size."""
-
-    needs_classes: ClassVar[bool] = False
+class PictureTask(Task[P]):
+    """A task that reads images of one size, with whatever belongs to them."""
 
     images: ImageSplits
-    example: Path  # a test image, for the commands to try next
-
-    @classmethod
-    def check_files(cls, settings: I) -> None:
-        check_sources(settings.data)
-
-    @classmethod
-    def examine(cls, settings: I) -> tuple[dict[str, Any], list[str]]:
-        from regard.data.survey import survey_images
-
-        return survey_images(settings.data, settings.images, cls.needs_classes)
+    scale: Scale
+    scaled: Scaled
 
     def prepare(self) -> None:
         """Read train, valid and test; what cannot be read is left out, counted and named in the run folder."""
@@ -53,23 +48,33 @@ class ImageTask(Task[I]):
         if self.images.skipped:
             self.folder.write_text("skipped_images.txt", "".join(line + "\n" for line in self.images.skipped))
             console.warn(f"{left_out(self.images.skipped)}. All are named in the run's skipped_images.txt.")
-        for name, images in (("validation", self.images.valid), ("test", self.images.test)):
-            if not len(images):
-                held_out = self.settings.data.held_out
-                raise RegardError(
-                    f"There are no images for the {name}.",
-                    f"Of {len(self.images.train):,} images none is left for it, with data.held_out = {held_out:g}.",
-                    "Raise data.held_out, or name images for it (data.valid, data.test).",
-                )
-        self.example = self._save_examples()[0]
+        must_not_be_empty({split: len(getattr(self.images, split)) for split in SPLITS}, "image", "images")
+        self._save_examples()
 
+    @property
+    def example(self) -> Path:  # type: ignore[override]
+        """A test image."""
+        return min(self.folder.samples.glob("*.png"))
+
+    @abstractmethod
     def splits(self) -> ImageSplits:
         """The images that the run is trained and measured on."""
-        from regard.data.image_cache import image_splits
 
-        return image_splits(self.settings.data, self.settings.images)
+    def measure_scale(self) -> None:
+        """Mean and deviation of the training images, unless the run has them from another."""
+        from regard.data.scale import Scale
 
-    def _save_examples(self) -> list[Path]:
+        if not self.folder.has(SCALE):
+            self.folder.write_json(SCALE, asdict(Scale.measured(self.images.train)))
+
+    def restore_scale(self) -> None:
+        from regard.data.scale import Scale
+
+        content, channels = self.folder.read_json(SCALE, dict[str, list[float]]), self.settings.images.channels
+        self.scale = Scale.from_json(content, channels, self.folder.path / SCALE)
+        self.scaled = self.scale.on(self.hardware.device)
+
+    def _save_examples(self) -> None:
         """A test image of each class, or of none, as files in the run's samples: something to try the verbs on."""
         import numpy as np
 
@@ -85,7 +90,6 @@ class ImageTask(Task[I]):
                 path = self.folder.samples / f"class-{label + 1}.png"
             save_image(np.array(test.pixels_NHWC[number]), path)
             paths.append(path)
-        return paths
 
     def read(self, image: NDArray[np.uint8] | Path | str) -> NDArray[np.uint8]:
         """An image, a file or pixels [h, w] or [h, w, C], as the model sees images: [H, W, C]."""
@@ -93,6 +97,15 @@ class ImageTask(Task[I]):
 
         size = self.settings.images
         return read_image(Path(image), size) if isinstance(image, Path | str) else fit_pixels(image, size)
+
+    def read_with_size(self, image: NDArray[np.uint8] | Path | str) -> tuple[NDArray[np.uint8], Size]:
+        """The same, and the image's own width and height."""
+        from regard.data.images import fit_pixels, read_with_size
+
+        size = self.settings.images
+        if isinstance(image, Path | str):
+            return read_with_size(Path(image), size)
+        return fit_pixels(image, size), (image.shape[1], image.shape[0])
 
     def read_file(self, path: Path | str) -> NDArray[np.uint8]:
         """An image file as the model sees images; a clear error where it cannot be read."""
@@ -102,6 +115,38 @@ class ImageTask(Task[I]):
             return self.read(Path(path))
         except BadImage as error:
             raise RegardError(f"The image '{path}' cannot be read.", error.reason, "Give another image.") from None
+
+    def looked_at(self, path: Path | str) -> tuple[NDArray[np.uint8], Tensor]:
+        """An image file to look into: as the model sees images, [H, W, C], and scaled as its input is, [C, H, W]."""
+        import torch
+
+        file = Path(path)
+        if not file.is_file():
+            state = "It is a folder." if file.is_dir() else "There is no such file."
+            raise RegardError(f"The image '{file}' cannot be read.", state, "Name one image.")
+        pixels_HWC = self.read_file(file)
+        return pixels_HWC, self.scaled.pixels(torch.from_numpy(pixels_HWC)[None].to(self.hardware.device))[0]
+
+
+class ImageTask(PictureTask[I]):
+    """A task over images with labels, or none."""
+
+    needs_classes: ClassVar[bool] = False
+
+    @classmethod
+    def check_files(cls, settings: I) -> None:
+        check_sources(settings.data)
+
+    @classmethod
+    def examine(cls, settings: I) -> tuple[dict[str, Any], list[str]]:
+        from regard.data.survey import survey_images
+
+        return survey_images(settings.data, settings.images, cls.needs_classes)
+
+    def splits(self) -> ImageSplits:
+        from regard.data.image_cache import image_splits
+
+        return image_splits(self.settings.data, self.settings.images)
 
     def held_out(self, files: FileList | None, split: str, classes: Sequence[str] = ()) -> tuple[Images, str]:
         """The images to score, with labels among these classes where they are given; and what they are, in words."""

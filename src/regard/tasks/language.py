@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from regard.data.text_batches import TextBatch
     from regard.data.tokenizers import TextTokenizer
+    from regard.inside.subject import Subject
     from regard.models.causal import Causal
 
 CONFIG = "config.json"
@@ -51,6 +52,12 @@ class LanguageSettings(TextModelSettings):
 
     def check_parts(self) -> Iterator[Problem]:
         yield from super().check_parts()
+        if self.decoding.lookup and self.model.in_order:
+            yield Problem(
+                f'model.feedback = "{self.model.feedback}" cannot take back what decoding.lookup = '
+                f"{self.decoding.lookup} has guessed wrongly",
+                "set lookup to 0, or feedback to none",
+            )
         if self.decoding.lookup and not self.model.part("mixer").has_slots:
             yield Problem(
                 f'model.mixer = "{self.model.mixer}" cannot take back what decoding.lookup = {self.decoding.lookup} '
@@ -83,6 +90,8 @@ class Language(RunningText[LanguageSettings]):
         advice="Edit data.text; the rest is for a megabyte or a few, on a laptop.",
     )
     Settings = LanguageSettings
+    example = "Once"
+    used_on_gpu = ("regard.decoding.generate", "regard.layers.slot_attention", "regard.layers.quick_step")
     sentences = False
     starts_from = ("language", "classify-text")
 
@@ -122,6 +131,17 @@ class Language(RunningText[LanguageSettings]):
         from regard.models.causal import Causal
 
         return Causal(self.settings.model, self.tokenizer.size)
+
+    def rehearsal(self) -> TextBatch:
+        import torch
+
+        from regard.data.text_batches import TextBatch
+        from regard.data.tokenizers import SPECIALS
+        from regard.models.causal import Causal
+
+        tokens_BT = torch.full((max(2, self.REHEARSED // self.context), self.context), len(SPECIALS))
+        self.model = Causal(changed(self.settings.model, layers=2), self.settings.tokenizer.vocabulary)
+        return TextBatch(labels=tokens_BT, tokens_BT=tokens_BT)
 
     def architecture(self) -> dict[str, Any]:
         from regard.data.tokenizers import END, START
@@ -251,11 +271,16 @@ class Language(RunningText[LanguageSettings]):
         if settings.lookup and not self.model.trunk.has_slots:
             raise UsageError(
                 f"Nothing can be looked up for '{self.folder.path}'.",
-                f'Its mixer "{self.settings.model.mixer}" cannot take back a token that was guessed wrongly.',
+                f"{self._what_mixes} cannot take back a token that was guessed wrongly.",
                 "Leave out --lookup.",
             )
         encoded = [ids for ids in map(self.encode, prompts) for _ in range(samples)]
         return self._pieces(encoded, settings, stop, seed, top)
+
+    @property
+    def _what_mixes(self) -> str:
+        model = self.settings.model
+        return "Feedback" if model.in_order else f'Its mixer "{model.mixer}"'
 
     def _pieces(
         self, encoded: list[list[int]], settings: GenerationSettings, stop: Sequence[str], seed: int, top: int
@@ -306,6 +331,30 @@ class Language(RunningText[LanguageSettings]):
             )
             ids = ids[-(self.context - 1) :]
         return ids
+
+    def subject(self, text: str, more: int = 0) -> Subject:
+        """A text, and what the model expects after each of its tokens, to look into.
+
+        `more`: how many tokens the model first writes after it, each the likeliest.
+        """
+        return self._subject(self.encode(text), more, text)
+
+    def _subject(self, begun: list[int], more: int, text: str) -> Subject:
+        from regard.inside import subjects
+        from regard.inside.forcing import continued
+
+        never, engines = self._never(), self.engines(self.settings.decoding.int8)
+        ids = continued(self.model, begun, more, context=self.context, never=never, engines=engines)
+        return subjects.causal(
+            self.model,
+            ids,
+            self.tokenizer.piece,
+            never,
+            written=len(ids) - len(begun),
+            given=text,
+            said=self.tokenizer.decode([ids[len(begun) :]])[0],
+            begun=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
+        )
 
     def distil(self, modes: int) -> float:
         """From now on decode with each long filter as a sum of `modes` exponentials: the same cost for every token.

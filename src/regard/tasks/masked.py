@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.data.masked_batches import MaskedBatch, Masking
+    from regard.inside.subject import Subject
     from regard.models.masked import Masked as MaskedModel
 
 MASK = "[MASK]"
@@ -50,6 +51,7 @@ class Masked(RunningText[MaskedSettings]):
         advice="Edit data.text; the rest is for some 10 to 1,000 MB of text, on a GPU: without one it takes days.",
     )
     Settings = MaskedSettings
+    example = "The [MASK] sat."
     starts_from = ("masked", "classify-text")
 
     model: MaskedModel
@@ -136,27 +138,12 @@ class Masked(RunningText[MaskedSettings]):
         """For each [MASK] in the text, the likeliest tokens, best first."""
         import torch
 
-        from regard.data.tokenizers import END, SPECIALS, START
+        from regard.data.tokenizers import SPECIALS
 
-        parts = text.split(MASK)
-        if len(parts) < 2:
-            raise UsageError(
-                f"The text has no {MASK}.", f"A token is guessed where {MASK} stands.", f'Write it: "The {MASK} sat."'
-            )
         if top < 1:
             raise UsageError(f"{top} candidates cannot be shown.", "At least one is.", "Use --top 5.")
-        ids, masks = [START], []
-        for number, part in enumerate(parts):
-            if number:
-                masks.append(len(ids))
-                ids.append(self._vocabulary - 1)
-            ids += self._encode_part(part, after_mask=number > 0)
-        ids.append(END)
-        context = self.settings.training.row_length
-        if len(ids) > context:
-            raise UsageError(
-                f"The text has {len(ids):,} tokens.", f"The model reads {context:,} at a time.", "Shorten the text."
-            )
+        ids, masks = self._encode_masked(text)
+        parts = text.split(MASK)
         with torch.inference_mode():
             tokens_1T, masked_1M = (torch.tensor([row], device=self.hardware.device) for row in (ids, masks))
             logits_MW = self.model(tokens_1T, masked_BM=masked_1M)[0].float()
@@ -170,6 +157,45 @@ class Masked(RunningText[MaskedSettings]):
             ]
             for row in range(len(masks))
         ]
+
+    def subject(self, text: str) -> Subject:
+        """A text with [MASK] in it, and what the model finds there, to look into."""
+        from regard.data.tokenizers import SPECIALS
+        from regard.inside import subjects
+
+        ids, masks = self._encode_masked(text)
+        mask = self._vocabulary - 1
+        return subjects.masked(
+            self.model,
+            ids,
+            masks,
+            lambda token: MASK if token == mask else self.tokenizer.piece(token),
+            [*range(len(SPECIALS)), mask],
+            given=text,
+        )
+
+    def _encode_masked(self, text: str) -> tuple[list[int], list[int]]:
+        """The ids of a text, and where in it something is hidden."""
+        from regard.data.tokenizers import END, START
+
+        parts = text.split(MASK)
+        if len(parts) < 2:
+            raise UsageError(
+                f"The text has no {MASK}.", f"A token is guessed where {MASK} stands.", f'Write it: "The {MASK} sat."'
+            )
+        ids, masks = [START], []
+        for number, part in enumerate(parts):
+            if number:
+                masks.append(len(ids))
+                ids.append(self._vocabulary - 1)
+            ids += self._encode_part(part, after_mask=number > 0)
+        ids.append(END)
+        context = self.settings.training.row_length
+        if len(ids) > context:
+            raise UsageError(
+                f"The text has {len(ids):,} tokens.", f"The model reads {context:,} at a time.", "Shorten the text."
+            )
+        return ids, masks
 
     def _encode_part(self, part: str, after_mask: bool) -> list[int]:
         """The ids of the text between two masks. A space before a mask belongs to the word that is guessed."""

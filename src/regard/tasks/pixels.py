@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from regard.data.palette import Palette
     from regard.data.pixel_batches import PixelBatch
     from regard.evaluation.metrics import Evaluation
+    from regard.inside.subject import Subject
     from regard.models.causal import Causal
 
 PALETTE = "palette.json"
@@ -264,6 +265,27 @@ class Pixels(ImageTask[PixelTaskSettings]):
         return max(1, PIXELS_AT_ONCE // (self.height * self.width))
 
     # ------------------------------------------------------------ looking into layers
+
+    def subject(self, image: Path | str) -> Subject:
+        """An image, and what the model expects each pixel to be, to look into."""
+        from regard.inside import subjects
+
+        pixels_HWC = self.read_file(image)
+        start = len(self.palette)
+        codes = self.palette.codes(pixels_HWC[None])[0].tolist()
+
+        def colour(code: int) -> str:
+            return "<start>" if code == start else "#" + "".join(f"{level:02x}" for level in self.palette.rgb(code))
+
+        return subjects.causal(
+            self.model,
+            [start, *codes[:-1]],
+            colour,
+            [start],
+            pixels=(self.height, self.width),
+            given=Path(image).name,
+            picture_HWC=self.palette.pixels(self.palette.codes(pixels_HWC[None]), self.height, self.width)[0],
+        )
 
     @property
     def _layers(self) -> list[nn.Module]:

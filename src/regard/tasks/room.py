@@ -34,7 +34,8 @@ def check_room_to_train(task: Task[Any]) -> None:
     each = NUMBER * (2 + getattr(optimizer, "remembers", 0) + bool(settings.training.ema))
     weights = sum(parameter.numel() for parameter in model.parameters())
     buffers = sum(buffer.numel() for buffer in model.buffers())
-    batch = settings.tokens_per_step // settings.training.pieces * settings.width * HALF * KEPT * _layers(settings)
+    positions = settings.tokens_per_step // settings.training.pieces
+    batch = positions * HALF * (settings.width * KEPT * _layers(settings) + _logits(model))
     free = _free(task.hardware.device)
     if each * weights + NUMBER * buffers > free:
         raise RegardError(
@@ -93,6 +94,11 @@ def _free(device: torch.device) -> int:
 
 def _layers(settings: TaskSettings) -> int:
     return settings.model.layers if hasattr(settings, "model") else 1
+
+
+def _logits(model: Any) -> int:
+    """Numbers of a position: logits and their gradient, where words are copied. Elsewhere they are never all there."""
+    return 2 * model.to_logits.out_features if getattr(model, "copying", None) is not None else 0
 
 
 def smaller(settings: TaskSettings) -> str:

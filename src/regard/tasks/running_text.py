@@ -48,12 +48,13 @@ class RunningText(Task[T]):
 
     @classmethod
     def examine(cls, settings: T) -> tuple[dict[str, Any], list[str]]:
-        from regard.data.running_text import divide_text, learn_text_tokenizer
+        from regard.data.running_text import divide_text, learn_text_tokenizer, must_have_text
         from regard.data.survey import survey_text
 
         text = text_source(settings.data.text, settings.data)
         tokenizer = learn_text_tokenizer(text, settings.tokenizer, cls.sentences)
         splits = divide_text(text, settings.data, tokenizer, cls.with_starts(settings))
+        must_have_text(splits, text, settings.data)
         return survey_text(text, splits, tokenizer.size, getattr(settings.training, "row_length", 0))
 
     def prepare(self) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # What a run that starts from another may still choose for itself.
 OWN = ("dropout", "attention_dropout", "feedforward_dropout", "stochastic_depth")
-HEADS = ("to_classes.", "to_logits.", "transform.", "transform_norm.")  # what reads from the body is learned again
+# What reads from the body is learned again.
+HEADS = ("to_classes.", "to_span.", "to_logits.", "transform.", "transform_norm.")
 START = "start.json"  # the digests of what a run has started from
 SHOWN = 6  # inherited settings that are named
 
@@ -64,13 +65,26 @@ def inherit_settings(settings: TaskSettings, overrides: Iterable[str] = ()) -> A
     return alone.with_section("training", start_from=str(source.path))
 
 
-def _check_source(settings: TaskSettings, source: RunFolder, other: TaskSettings) -> None:
+def _check_source(settings: Any, source: RunFolder, other: Any) -> None:
     kind, other_kind = registry.load("tasks", settings.task), registry.load("tasks", other.task)
     if other.task not in kind.starts_from:
         raise UsageError(
             f"'{source.path}' cannot be started from.",
             f"It is {other_kind.about.noun}; a {settings.task} model has other blocks.",
             f"Give a run of the task {' or '.join(kind.starts_from) or 'that can be started from'}.",
+        )
+    game, other_game = (getattr(each.data, "game", "") for each in (settings, other))
+    if game != other_game:
+        raise UsageError(
+            f"'{source.path}' cannot be started from.",
+            f"It plays {other_game}, and data.game is {game}: its moves are others.",
+            "Give a run of the same game.",
+        )
+    if getattr(other.model, "in_order", False) and "feedback" not in type(settings.model).model_fields:
+        raise UsageError(
+            f"'{source.path}' cannot be started from.",
+            f"It has feedback, which a {settings.task} model has not.",
+            'Give a run with model.feedback = "none".',
         )
     for name in ("model.safetensors", *other_kind.handed_on):
         if not (source.path / name).is_file():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from regard.errors import UsageError
 from regard.settings import CausalModel, FileList, NetworkSettings, SyntheticSettings, TokenTraining
 from regard.tasks.task import About, Task, must_have_no_files
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from regard.data.text_batches import TextBatch
     from regard.evaluation.metrics import Evaluation
+    from regard.inside.subject import Subject
     from regard.models.causal import Causal
     from regard.settings import Problem
     from regard.training.measure import Measured
@@ -158,6 +160,26 @@ class Synthetic(Task[SyntheticTaskSettings]):
     def next_commands(self) -> list[str]:
         path = self.folder.path
         return [f"regard evaluate {path}", f"regard train {path} seed={self.settings.seed + 1} --out {path}-again"]
+
+    # ------------------------------------------------------------ looking into layers
+
+    def subject(self, text: str = "") -> Subject:
+        """A sequence, its symbols with spaces between them; without one, the first that is held out for validation."""
+        from regard.data.synthetic import held_out, spell, vocabulary_size
+        from regard.inside import subjects
+
+        settings = self.settings.synthetic
+        names = [spell(settings, token) for token in range(vocabulary_size(settings))]
+        unknown = [symbol for symbol in text.split() if symbol not in names]
+        if unknown:
+            raise UsageError(
+                f"'{unknown[0]}' is not a symbol of this task.",
+                f"Its symbols are {', '.join(names[:8])} …",
+                "Write symbols with spaces between them, or none.",
+            )
+        ids = [names.index(symbol) for symbol in text.split()]
+        ids = ids or held_out(settings, "valid").first(1).tokens_BT[0].tolist()
+        return subjects.causal(self.model, ids, names.__getitem__, given=" ".join(names[token] for token in ids))
 
 
 def _metrics(measured: Measured) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from regard.data.stream import Stream
     from regard.decoding.engines import Engines
     from regard.evaluation.metrics import Evaluation
+    from regard.explain.shown import Shown
     from regard.hardware import Hardware
+    from regard.inside.trace import Trace
 
 S = TypeVar("S", bound=TaskSettings)
 DATA = "data.json"
@@ -46,6 +49,9 @@ class Task(ABC, Generic[S]):
     # Runs of which tasks it may start from, and what a run needs to have for that.
     starts_from: ClassVar[tuple[str, ...]] = ()
     handed_on: ClassVar[tuple[str, ...]] = ()  # files that a run starting from this one takes over
+    REHEARSED: ClassVar[int] = 4096  # tokens of made-up data, about
+    example: Any = ""  # what might be given to it
+    used_on_gpu: ClassVar[tuple[str, ...]] = ()  # modules of a loaded run, imported while a GPU starts
 
     model: Any
     stream: Stream[Any, Any]
@@ -87,6 +93,13 @@ class Task(ABC, Generic[S]):
     def describe(self) -> str:
         """How much data there is, in words."""
 
+    def rehearsal(self) -> Any:
+        """A batch of made-up data. Asked of a copy of the task, which then has a small `model` and what `loss` needs.
+
+        Widths and lengths are as in training, layers and rows fewer. None: there is nothing to rehearse.
+        """
+        return None
+
     def start(self) -> None:
         """Put what was learned before, where the settings name it, in place of the model's random weights."""
         from regard.tasks.starting import start_weights
@@ -114,9 +127,19 @@ class Task(ABC, Generic[S]):
 
         training: Any = self.settings.training
         smoothing, consistency = training.label_smoothing, getattr(training, "consistency", 0.0)
-        if type(self).logits is not Task.logits:
+        if not self.head_alone:
             return training_loss(self.logits, batch, smoothing, consistency)
         return head_loss(self.hidden, self.model.to_logits, batch, smoothing, consistency)
+
+    @property
+    def head_alone(self) -> bool:
+        """Whether logits are what the model's head makes of `hidden`: then a loss never needs all of them at once."""
+        return type(self).logits is Task.logits
+
+    @property
+    def captured(self) -> bool:
+        """Whether the loss waits for nothing, so that a GPU can record it once and replay it (`training/graph.py`)."""
+        return True
 
     @abstractmethod
     def validate(self, step: int) -> dict[str, float]:
@@ -142,6 +165,32 @@ class Task(ABC, Generic[S]):
             self._engines[int8] = Engines(self.model, self.hardware.device, self.hardware.precision, int8)
         return self._engines[int8]
 
+    def trace(self, *given: Any, **options: Any) -> Trace:
+        """Everything that the model computed for one input: `run.trace("A sentence.")`.
+
+        A task has `subject`, with the same arguments, unless there is nothing to look into.
+        """
+        from regard.inside.trace import trace
+
+        if not hasattr(self, "subject"):
+            raise UsageError(
+                f"There is nothing to look into in '{self.folder.path}'.",
+                f"It is {self.about.noun}, which has no layers.",
+                "Choose another run.",
+            )
+        _must_fit(self.subject, given, options)
+        return trace(self.subject(*given, **options))
+
+    def explain(self, *given: Any, what: str = "", **choice: Any) -> Shown:
+        """What is inside, as numbers and as a picture: `run.explain("A sentence.", what="lens").save("lens.svg")`.
+
+        Input as in `trace`; kinds are those of `regard explain`, and so is what else can be chosen: stack, layer, head,
+        answer, token, method, reading, count, temperature.
+        """
+        from regard.explain.view import Choice, explained
+
+        return explained(self, given, what, Choice(**choice))
+
     def draw(self) -> None:
         """The course of training so far, as a picture."""
         from regard.explain.training_curves import training_curves
@@ -164,7 +213,9 @@ class Task(ABC, Generic[S]):
             )
         for split in ("valid", "test"):
             self.notice_change(fingerprints, split)
-        self.folder.write_json(DATA, {"format": FINGERPRINTS, **fingerprints})
+        content = {"format": FINGERPRINTS, **fingerprints}
+        if not self.folder.has(DATA) or self.folder.read_json(DATA) != content:
+            self.folder.write_json(DATA, content)
 
     def _new_run(self) -> str:
         """How to go on with other data."""
@@ -202,6 +253,25 @@ class Task(ABC, Generic[S]):
             console.warn(f"The picture '{path}' could not be written: {error}")
             return None
         return str(path.resolve())
+
+
+def _must_fit(subject: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """A clear error where what is to be looked into is missing, too much, or neither text nor file."""
+    asked = inspect.signature(subject)
+    call = f"run.trace({', '.join(name for name, each in asked.parameters.items() if each.default is each.empty)})"
+    try:
+        bound = asked.bind(*given, **options).arguments
+    except TypeError as error:
+        raise UsageError(
+            "This is not what a trace is taken of.", f"{str(error).capitalize()}.", f"Use {call}."
+        ) from None
+    for name, value in bound.items():
+        kinds = {"str": (str,), "Path | str": (str, Path)}.get(asked.parameters[name].annotation, (object,))
+        if not isinstance(value, kinds):
+            wanted = "a file" if Path in kinds else "a text"
+            raise UsageError(
+                f"The {name} is no text.", f"It is a {type(value).__name__}.", f"Use {call}, with {wanted}."
+            )
 
 
 def must_have_no_files(files: Sequence[Any] | None, what: str, why: str) -> None:

@@ -18,8 +18,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn import functional as F
 
+from regard.layers.fused.casts import store_eight
+from regard.layers.fused.eight_bits import E5M2
+from regard.layers.fused.product import Operand, Rounded, gradient_of_weight
 from regard.layers.fused.sums import over_programs
 
 TILE = 2048  # numbers of a tile
@@ -42,10 +44,17 @@ class Shaping:
 
 
 def project(
-    x_BTD: Tensor, weight_XD: Tensor, bias_X: Tensor | None, heads: tuple[int, ...], shaping: Shaping
+    x: Operand,
+    weight_XD: Tensor,
+    bias_X: Tensor | None,
+    rounded: Rounded,
+    heads: tuple[int, ...],
+    shaping: Shaping,
 ) -> tuple[Tensor, ...]:
-    """One tensor [B, H, T, K] for each part, which has this many heads."""
-    projected: tuple[Tensor, ...] = _Projected.apply(x_BTD, weight_XD, bias_X, heads, shaping, *shaping.gains)
+    """One tensor [B, H, T, K] for each part, which has this many heads. `rounded`: weight and bias as they are read."""
+    projected: tuple[Tensor, ...] = _Projected.apply(
+        x.half, rounded.read(x), weight_XD, bias_X, rounded, heads, shaping, *shaping.gains
+    )
     return projected
 
 
@@ -54,40 +63,42 @@ class _Projected(torch.autograd.Function):
     def forward(
         ctx: Any,
         x_BTD: Tensor,
+        read_BTD: Tensor,
         weight_XD: Tensor,
         bias_X: Tensor | None,
+        rounded: Rounded,
         heads: tuple[int, ...],
         shaping: Shaping,
         *gains: Tensor,
     ) -> tuple[Tensor, ...]:
-        half = torch.get_autocast_dtype(x_BTD.device.type)
         width = len(weight_XD) // sum(heads)
-        x_half_BTD = x_BTD.to(half)
-        half_XD = weight_XD.to(half)
-        bias = bias_X.to(half) if bias_X is not None else None
+        x_half_BTD = read_BTD if rounded.factor is None else x_BTD.to(rounded.half)
         with torch.autocast(x_BTD.device.type, enabled=False):
-            all_BTX = F.linear(x_half_BTD, half_XD, bias)
+            all_BTX = rounded.product(read_BTD, biased=True)
         parts_BTX = list(all_BTX.split([width * count for count in heads], dim=-1))
         if not shaping.nothing:
             shaped_BTX = _shape(all_BTX, heads, width, shaping)
             sizes = [width * count for count in heads[: shaping.parts]]
             parts_BTX[: shaping.parts] = shaped_BTX.split(sizes, dim=-1)
-        ctx.save_for_backward(x_half_BTD, half_XD, all_BTX if gains else None, *gains)
-        ctx.heads, ctx.shaping = heads, shaping
+        ctx.save_for_backward(x_half_BTD, all_BTX if gains else None, *gains)
+        ctx.heads, ctx.shaping, ctx.rounded = heads, shaping, rounded
         ctx.types = x_BTD.dtype, weight_XD.dtype, bias_X.dtype if bias_X is not None else None
         return tuple(part.unflatten(-1, (-1, width)).transpose(1, 2) for part in parts_BTX)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x_BTD, half_XD, all_BTX, *gains = ctx.saved_tensors
+        x_BTD, all_BTX, *gains = ctx.saved_tensors
         type_of_x, type_of_weight, type_of_bias = ctx.types
-        g_BTX, of_bias_X, of_gains = _joined(gradients, all_BTX, gains, ctx.heads, ctx.shaping)
-        with torch.autocast(x_BTD.device.type, enabled=False):
-            of_x = (g_BTX @ half_XD).to(type_of_x) if ctx.needs_input_grad[0] else None
-            of_weight = (g_BTX.flatten(0, 1).T @ x_BTD.flatten(0, 1)).to(type_of_weight)
+        factor = ctx.rounded.factor
+        g_BTX, eight_BTX, of_bias_X, of_gains = _joined(gradients, all_BTX, gains, ctx.heads, ctx.shaping, factor)
+        of_x = None
+        if ctx.needs_input_grad[0]:
+            with torch.autocast(x_BTD.device.type, enabled=False):
+                of_x = ctx.rounded.of_input(g_BTX, eight_BTX).to(type_of_x)
+        of_weight = gradient_of_weight(g_BTX.flatten(0, 1), x_BTD.flatten(0, 1), type_of_weight)
         of_bias = of_bias_X.to(type_of_bias) if type_of_bias is not None else None
-        return of_x, of_weight, of_bias, None, None, *of_gains
+        return of_x, None, of_weight, of_bias, None, None, None, *of_gains
 
 
 def _shape(all_BTX: Tensor, heads: tuple[int, ...], width: int, shaping: Shaping) -> Tensor:
@@ -111,31 +122,39 @@ def _joined(
     gains: list[Tensor],
     heads: tuple[int, ...],
     shaping: Shaping,
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The gradient of the product, [B, T, X]; its sum over all positions, [X]; and those of the gains."""
+    factor: float | None,
+) -> tuple[Tensor, Tensor | None, Tensor, list[Tensor]]:
+    """The gradient of the product, [B, T, X]; times a factor, in eight bits; its sum over all positions, [X]; and
+    those of the gains."""
     rows, _, length, width = gradients[0].shape
     total, shaped = sum(heads), sum(heads[: shaping.parts]) if not shaping.nothing else 0
     given = [gradient if gradient.stride(-1) == 1 else gradient.contiguous() for gradient in gradients]
     given += [given[-1]] * (3 - len(given))
     g_BTX = given[0].new_empty(rows, length, total * width)
+    eight_BTX = torch.empty_like(g_BTX, dtype=E5M2) if factor is not None else None
     tile = _rows_of_tile(width)
     programs = min(max(1, PROGRAMS // total), triton.cdiv(rows * length, tile))
     sums_PX = g_BTX.new_empty(programs, total * width, dtype=torch.float32)
     of_gains_PSK = g_BTX.new_empty(programs, max(1, shaped), width, dtype=torch.float32)
     first, second = heads[0], sum(heads[:2])
+    # Where all parts have as many heads, those of a part are so laid out that programs and heads are added up as one.
+    alike = len(set(heads[: shaping.parts])) == 1
     _join_heads[(programs, total)](
         *given, *(stride for part in given for stride in part.stride()[:3]),
         all_BTX if all_BTX is not None else g_BTX, *_gains(gains, g_BTX), *_rotation(shaping, g_BTX),
-        g_BTX, sums_PX, of_gains_PSK,
-        rows * length, length, total * width, first, second, shaped, shaping.epsilon, programs,
-        WIDTH=width, HALF=triton.next_power_of_2(width // 2), ROWS=tile,
-        NORMED=bool(gains), ROTATED=shaping.positions_BT is not None, num_warps=4,
+        g_BTX, g_BTX if eight_BTX is None else eight_BTX, sums_PX, of_gains_PSK,
+        rows * length, length, total * width, first, second, shaped, shaping.epsilon, factor or 1.0, programs,
+        WIDTH=width, HALF=triton.next_power_of_2(width // 2), ROWS=tile, EIGHT=eight_BTX is not None,
+        NORMED=bool(gains), ALIKE=alike, ROTATED=shaping.positions_BT is not None, num_warps=4,
     )  # fmt: skip
     of_gains = []
-    if gains:
+    if gains and alike:
+        sums = over_programs(of_gains_PSK.view(-1, shaping.parts, width))
+        of_gains = [of_gain.to(gain.dtype) for of_gain, gain in zip(sums, gains, strict=True)]
+    elif gains:
         parts = over_programs(of_gains_PSK).split(list(heads[: shaping.parts]))
         of_gains = [part.sum(0).to(gain.dtype) for part, gain in zip(parts, gains, strict=True)]
-    return g_BTX, over_programs(sums_PX), of_gains
+    return g_BTX, eight_BTX, over_programs(sums_PX), of_gains
 
 
 def _rows_of_tile(width: int) -> int:
@@ -185,9 +204,10 @@ def _shape_heads(
 @triton.jit
 def _join_heads(
     d_0, d_1, d_2, row_0, head_0, time_0, row_1, head_1, time_1, row_2, head_2, time_2,
-    x, gain_0, gain_1, positions, frequencies, p_row, p_time, out, sums, of_gains,
-    rows, length, stride, first, second, shaped, epsilon, programs,
-    WIDTH: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr, NORMED: tl.constexpr, ROTATED: tl.constexpr,
+    x, gain_0, gain_1, positions, frequencies, p_row, p_time, out, eight, sums, of_gains,
+    rows, length, stride, first, second, shaped, epsilon, factor_of_eight, programs,
+    WIDTH: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr, EIGHT: tl.constexpr, NORMED: tl.constexpr,
+    ALIKE: tl.constexpr, ROTATED: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(1)
     pair = tl.arange(0, HALF)
@@ -232,6 +252,9 @@ def _join_heads(
                 b = (b - w * along) * factor
         tl.store(out + at, a.to(out.dtype.element_ty), mask=valid)
         tl.store(out + at + WIDTH // 2, b.to(out.dtype.element_ty), mask=valid)
+        if EIGHT:
+            store_eight(eight + at, a * factor_of_eight, valid)
+            store_eight(eight + at + WIDTH // 2, b * factor_of_eight, valid)
         total_a += a
         total_b += b
     sums += tl.program_id(0) * stride + head * WIDTH + pair
@@ -239,7 +262,10 @@ def _join_heads(
     tl.store(sums + WIDTH // 2, tl.sum(total_b, 0), mask=inside)
     if NORMED:  # noqa: SIM102 (known when this is compiled, the other only when it runs)
         if is_shaped:
-            to = of_gains + (tl.program_id(0) * shaped + head) * WIDTH + pair
+            place = head
+            if ALIKE:
+                place = (head % first) * (shaped // first) + head // first
+            to = of_gains + (tl.program_id(0) * shaped + place) * WIDTH + pair
             tl.store(to, tl.sum(of_gain_a, 0), mask=inside)
             tl.store(to + WIDTH // 2, tl.sum(of_gain_b, 0), mask=inside)
 

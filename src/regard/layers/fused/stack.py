@@ -8,11 +8,10 @@ Shapes: B rows · T positions · D model width · C columns of any width
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.layers.attention import Attention
 from regard.layers.block import Block
@@ -20,7 +19,9 @@ from regard.layers.context import Context
 from regard.layers.feedforward import FeedForward
 from regard.layers.fused.activation import ALIGNED, KINDS, activate
 from regard.layers.fused.dropout import draw_seeds
+from regard.layers.fused.eight_bits import in_eight_bits
 from regard.layers.fused.heads import Shaping, project
+from regard.layers.fused.product import Operand, Product, Rounded, in_half, product
 from regard.layers.fused.residual import Dropped, add_norm
 from regard.layers.norm import RMSNorm
 from regard.layers.positions import Positions, Rotary, kept_frequencies
@@ -67,22 +68,27 @@ def _normalises(norm: nn.Module) -> bool:
     return type(norm) in (nn.LayerNorm, RMSNorm)
 
 
-def read(blocks: Iterable[nn.Module], norm: nn.Module, x_BTD: Tensor, context: Context) -> Tensor:
-    """What the last block makes of vectors, normalised: [B, T, D]."""
+def read(
+    blocks: Iterable[nn.Module], norm: nn.Module, x_BTD: Tensor, context: Context, eight_bits: bool = False
+) -> Tensor:
+    """What the last block makes of vectors, normalised: [B, T, D]. `eight_bits`: products are in them."""
     parts = _parts(blocks, x_BTD.device)
+    layers, half = [layer for part in parts for layer in part.layers], torch.get_autocast_dtype(x_BTD.device.type)
+    rounded = in_eight_bits(layers, half, x_BTD[..., 0].numel()) if eight_bits else in_half(layers, half)
     if isinstance(norm, nn.Identity):  # post-norm
-        n_BTD = x_BTD
-        for part in parts:
-            y_BTD, bias_D = part.read(n_BTD, context)
-            x_BTD, n_BTD = add_norm(x_BTD, y_BTD, bias_D, part.norm, part.dropped, post=True)
-        return n_BTD
-    before: tuple[Tensor | None, Tensor | None, Dropped | None] = None, None, None
+        n = Operand(x_BTD)
+        for number, part in enumerate(parts, 1):
+            y, bias = part.read(n, context, rounded)
+            followed = number < len(parts)
+            x_BTD, n = add_norm(x_BTD, y, bias, part.norm, part.dropped, post=True, eight=eight_bits and followed)
+        return n.half
+    before: tuple[Product | None, Tensor | None, Dropped | None] = None, None, None
     for part in parts:
-        y, bias, dropped = before
-        x_BTD, n_BTD = add_norm(x_BTD, y, bias, part.norm, dropped)
-        before = *part.read(n_BTD, context), part.dropped
-    y, bias, dropped = before
-    return add_norm(x_BTD, y, bias, norm, dropped)[1]
+        given, bias, dropped = before
+        x_BTD, n = add_norm(x_BTD, given, bias, part.norm, dropped, eight=eight_bits)
+        before = *part.read(n, context, rounded), part.dropped
+    given, bias, dropped = before
+    return add_norm(x_BTD, given, bias, norm, dropped)[1].half
 
 
 class _Part:
@@ -96,19 +102,28 @@ class _Part:
         self.seed_inside: Tensor | None = None
 
     @property
+    def layers(self) -> list[nn.Linear]:
+        module = self.module
+        if isinstance(module, Attention):
+            return [module.to_qkv, module.to_out]
+        assert isinstance(module, FeedForward)
+        return [module.expand, module.contract]
+
+    @property
     def dropped(self) -> Dropped:
         return Dropped(self.p, self.survival, self.seed)
 
-    def read(self, n_BTD: Tensor, context: Context) -> tuple[Tensor, Tensor | None]:
+    def read(self, n: Operand, context: Context, rounded: Mapping[nn.Module, Rounded]) -> tuple[Product, Tensor | None]:
         """What it adds, but for a bias; and that bias."""
         module = self.module
         if isinstance(module, Attention):
-            o_BTC = module.gathered(*_projected(module, n_BTD, context), context)
-            return F.linear(o_BTC, module.to_out.weight), module.to_out.bias
+            o = Operand(module.gathered(*_projected(module, n, context, rounded[module.to_qkv]), context))
+            return product(o, module.to_out.weight, rounded[module.to_out]), module.to_out.bias
         assert isinstance(module, FeedForward)
-        h_BTC = F.linear(n_BTD, module.expand.weight)
-        a_BTC = activate(h_BTC, module.expand.bias, module.activation_name, self.p_inside, self.seed_inside)
-        return F.linear(a_BTC, module.contract.weight), module.contract.bias
+        expand, contract = module.expand, module.contract
+        h = product(n, expand.weight, rounded[expand])
+        a = activate(h, expand.bias, module.activation_name, self.p_inside, self.seed_inside)
+        return product(a, contract.weight, rounded[contract]), contract.bias
 
 
 def _parts(blocks: Iterable[nn.Module], device: torch.device) -> list[_Part]:
@@ -130,7 +145,7 @@ def _parts(blocks: Iterable[nn.Module], device: torch.device) -> list[_Part]:
     return parts
 
 
-def _projected(mixer: Attention, n_BTD: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
+def _projected(mixer: Attention, n: Operand, context: Context, rounded: Rounded) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values, all [B, heads, positions, width]."""
     weight, bias = mixer.to_qkv.weight, mixer.to_qkv.bias
     norms = [norm for norm in (mixer.query_norm, mixer.key_norm) if isinstance(norm, RMSNorm)]
@@ -139,15 +154,16 @@ def _projected(mixer: Attention, n_BTD: Tensor, context: Context) -> tuple[Tenso
     if not mixer.cross:
         positions, frequencies = None, None
         if mixer.rotate is Rotary.rotate:
-            positions = context.positions_BT.expand(n_BTD.shape[:2])
-            frequencies = kept_frequencies(mixer.key_width, n_BTD.device)
+            positions = context.positions_BT.expand(n.half.shape[:2])
+            frequencies = kept_frequencies(mixer.key_width, n.half.device)
         shaping = Shaping(2, gains, epsilon, positions, frequencies)
-        q_BHTK, k_BGTK, v_BGTV = project(n_BTD, weight, bias, (queries, keys, keys), shaping)
+        q_BHTK, k_BGTK, v_BGTV = project(n, weight, bias, rounded, (queries, keys, keys), shaping)
         return q_BHTK, k_BGTK, v_BGTV
     assert context.memory is not None
     of_queries = slice(0, mixer.widths[0]), slice(mixer.widths[0], None)
     weights, biases = ([given[rows] if given is not None else None for rows in of_queries] for given in (weight, bias))
-    (q_BHTK,) = project(n_BTD, weights[0], biases[0], (queries,), Shaping(1, gains[:1], epsilon))
-    memory = context.memory.states_BSD
-    k_BGSK, v_BGSV = project(memory, weights[1], biases[1], (keys, keys), Shaping(1, gains[1:], epsilon))
+    parts = [rounded.part(rows) for rows in of_queries]
+    (q_BHTK,) = project(n, weights[0], biases[0], parts[0], (queries,), Shaping(1, gains[:1], epsilon))
+    memory = Operand(context.memory.states_BSD)
+    k_BGSK, v_BGSV = project(memory, weights[1], biases[1], parts[1], (keys, keys), Shaping(1, gains[1:], epsilon))
     return q_BHTK, k_BGSK, v_BGSV

@@ -27,6 +27,16 @@ def one_image_less(folder: Path) -> None:
     min((folder / "down").iterdir()).unlink()
 
 
+def one_caption_less(folder: Path) -> None:
+    """Without a line of a text that has several."""
+    one_line_less(next(file for file in sorted(folder.glob("*.txt")) if file.read_text().count("\n") > 1))
+
+
+def half_as_many_images(folder: Path) -> None:
+    for file in sorted((folder / "images").iterdir())[::2]:
+        file.unlink()
+
+
 @dataclass(frozen=True)
 class Kind:
     recipe: str
@@ -57,13 +67,32 @@ KINDS = {
             "data.max_length=64",
             "tokenizer.dropout=0.1",
             "decoding.beam=1",
-            "decoding.max_ratio=0.5",
+            "decoding.max_ratio=0.1",
         ],
         "corpus",
         "train.en",
         "test.en",
         missing='data.train=["no.en", "no.de"]',
         other="model.cross=additive",
+    ),
+    "summarize": Kind(
+        "starter-summarize",
+        [
+            *TINY,
+            *TEXT,
+            *(f'data.{split}=["{split}.tsv"]' for split in ("train", "valid", "test")),
+            "data.max_length=48",
+            "data.max_summary=24",
+            "training.row_length=24",
+            "decoding.beam=2",
+            "decoding.max_ratio=0.1",
+        ],
+        "descriptions",
+        "train.tsv",
+        "test.tsv",
+        missing='data.train=["no.tsv"]',
+        evaluate={"baselines": False},
+        other="data.max_length=40",
     ),
     "language": Kind(
         "shakespeare-cpu",
@@ -73,6 +102,22 @@ KINDS = {
         "test.tsv",
         missing="data.text=no.txt",
         other="data.documents=apart",
+    ),
+    "chat": Kind(
+        "starter-chat",
+        [
+            *TINY,
+            *TEXT,
+            *(f'data.{split}=["{split}.jsonl"]' for split in ("train", "valid", "test")),
+            "data.max_length=64",
+            "model.dropout=0.1",
+        ],
+        "conversations",
+        "train.jsonl",
+        "test.jsonl",
+        missing='data.train=["no.jsonl"]',
+        evaluate={"baselines": False},
+        other='data.us="both"',
     ),
     "masked": Kind(
         "bert-small",
@@ -92,6 +137,24 @@ KINDS = {
         missing='data.train=["no.tsv"]',
         evaluate={"baselines": False},
         other="model.pooling=last",
+    ),
+    "answer": Kind(
+        "starter-answer",
+        [
+            *TINY,
+            *TEXT,
+            'data.train=["train.jsonl"]',
+            'data.test=["test.tsv"]',
+            "data.max_length=48",
+            "data.stride=16",
+            "tokenizer.kind=word",
+        ],
+        "questions",
+        "train.jsonl",
+        "test.tsv",
+        missing='data.train=["no.jsonl"]',
+        evaluate={"baselines": False},
+        other="data.stride=8",
     ),
     "embeddings": Kind(
         "words",
@@ -113,6 +176,29 @@ KINDS = {
         evaluate={"baselines": False},
         other="augmentation.flip=0.25",
     ),
+    "detect": Kind(
+        "scenes-detect",
+        [
+            *TINY,
+            "data.sample=",
+            "data.train=train.jsonl",
+            "data.test=test.jsonl",
+            "data.held_out=0.1",
+            "images.size=16",
+            "images.fit=pad",
+            "model.patch=4",
+            "augmentation.crop=2",
+            "augmentation.flip=0.5",
+            "augmentation.scale=0.25",
+            "training.images_per_batch=12",
+            "training.warmup=2",
+        ],
+        "boxed",
+        "train.jsonl",
+        "test.jsonl",
+        missing="data.train=no.jsonl",
+        other="detection.overlap=0.25",
+    ),
     "pixels": Kind(
         "digits-pixels",
         [*TINY, *IMAGES, "augmentation.crop=1", "augmentation.flip=0.5", "model.dropout=0.1"],
@@ -122,6 +208,52 @@ KINDS = {
         spoil=one_image_less,
         missing="data.images=nowhere",
         other="pixels.colours=9",
+    ),
+    "caption": Kind(
+        "scenes-caption",
+        [
+            *TINY,
+            "data.sample=",
+            "data.images=.",
+            "images.size=8",
+            "images.colour=false",
+            "model.patch=4",
+            "model.initialisation=paper",
+            "model.dropout=0.1",
+            "augmentation.crop=1",
+            "training.images_per_batch=16",
+            "training.optimizer=adamw",
+            "decoding.beam=2",
+            "decoding.max_tokens=12",
+        ],
+        "captioned",
+        "train",
+        "test",
+        spoil=one_caption_less,
+        missing="data.images=nowhere",
+        other="model.cross=additive",
+    ),
+    "segment": Kind(
+        "scenes-segment",
+        [
+            *TINY,
+            *IMAGES,
+            "data.ignore=9",
+            "data.held_out=0.1",
+            "images.size=16",
+            "model.patch=4",
+            "augmentation.crop=1",
+            "augmentation.flip=0.5",
+            "augmentation.scale=0.2",
+            "augmentation.operations=1",
+            "model.dropout=0.1",
+        ],
+        "shapes",
+        "train",
+        "test",
+        spoil=half_as_many_images,
+        missing="data.images=nowhere",
+        other="augmentation.flip=0.25",
     ),
     "synthetic": Kind(
         "reverse",
@@ -133,5 +265,23 @@ KINDS = {
             "training.tokens_per_batch=320",
         ],
         other="synthetic.vocabulary=6",
+    ),
+    "play": Kind(
+        "tictactoe",
+        [
+            *TINY,
+            'data.train=["train.tsv"]',
+            'data.test=["test.tsv"]',
+            "data.perfect=0.0",
+            "data.held_out=0.1",
+            "matches.games=10",
+            "model.dropout=0.1",
+            "training.tokens_per_batch=320",
+        ],
+        "games",
+        "train.tsv",
+        "test.tsv",
+        missing='data.train=["no.tsv"]',
+        other="data.max_length=8",
     ),
 }
