@@ -149,7 +149,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 if __name__ == "__main__":
     del sys.path[0]  # this folder, which the command does not see
-    exit_code = 1  # as after a traceback
+    exit_code = 1  # as after a traceback; a command that ends well leaves by itself
 
     def leave() -> None:
         """Clearing away all that was imported would take longer than most commands."""
@@ -168,9 +168,8 @@ if __name__ == "__main__":
     atexit.register(leave)
     try:
         exec(os.environ.get("BEFORE_REGARD", ""), {})  # what a test wants to happen in the fork, at some moment
-        from regard.cli import main
+        from regard.cli import script
 
-        main()
-        exit_code = 0
+        script()
     except SystemExit as leave:
         exit_code = int(leave.code or 0)

@@ -245,3 +245,5 @@ def script() -> None:
         main()
     except SystemExit as end:
         leave(end.code if isinstance(end.code, int) else 0)
+    except KeyboardInterrupt:  # a second signal, while the command was ending for another reason
+        leave(STOPPED)
