@@ -337,6 +337,7 @@ def _train_on_hardware(task: Task[Any], processes: Any, original: Path | None) -
     check_room_to_train(task)
     seed_everything(settings.seed)
     task.model = task.build()
+    task.train_with(processes or ALONE)
     trainer = Trainer(task, processes or ALONE)
     folder.write_text("config.toml", to_toml(settings))  # a resumed run may have been given more steps
     if trainer.resumed_at < settings.training.steps:
@@ -347,10 +348,10 @@ def _train_on_hardware(task: Task[Any], processes: Any, original: Path | None) -
     folder.write_json("config.json", task.architecture() | {"model": model})
     with trainer.pictures:
         progress = trainer.run()
-        if original is not None:
-            return {}  # the first process does the rest
-        trainer.finish()
+        trainer.finish(original)
         metrics = task.test()
+    if original is not None:
+        return {}  # the first process says what came of it
     return _write_summary(task, progress.step, progress.seconds, parameters, trainer.memory, metrics)
 
 

@@ -183,7 +183,9 @@ class Language(RunningText[LanguageSettings]):
         from regard.data.text_batches import in_order
         from regard.training.measure import measure
 
-        measured = measure(self.model, in_order(ids, self._rows, self.context), self.logits, self.hardware)
+        measured = measure(
+            self.model, in_order(ids, self._rows, self.context), self.logits, self.hardware, self.processes
+        )
         size = int(self.tokenizer.byte_lengths()[ids[1:]].sum())
         bits = measured.total / math.log(2)
         return {"loss": measured.loss, "perplexity": measured.perplexity, "bits_per_byte": bits / max(size, 1)}

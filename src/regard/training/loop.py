@@ -21,12 +21,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from queue import Full, Queue
 from typing import Any, Protocol
 
 import torch
 from pydantic import TypeAdapter
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard import console
@@ -233,8 +235,18 @@ class Trainer:
         # What was validated: the moving average, where there is one.
         return self.average.weights if self.average else weights_of(self.model)
 
-    def finish(self) -> None:
-        """Write the final weights, and put them into the model. The last picture may still be under way."""
+    def finish(self, original: Path | None = None) -> None:
+        """The first process writes the final weights; all put them into the model. A picture may still be under way.
+
+        `original`: the run folder, where this process has a copy of it.
+        """
+        if self.processes.first:
+            self._write_final()
+        self.processes.wait()
+        if original is not None:
+            load_weights(self.model, load_file(original / self.folder.model.name))
+
+    def _write_final(self) -> None:
         weights = {name: tensor.cpu() for name, tensor in self.final_weights().items()}
         if bad := not_finite(weights):
             raise Diverged(
@@ -401,11 +413,9 @@ class Trainer:
 
     def _validate(self, step: int) -> None:
         """Measure on held-out data, and note whether it is the best so far."""
-        metrics: dict[str, float] = {}
-        if self.processes.first:
-            with self._averaged():
-                self.model.eval()
-                metrics = self.task.validate(step)
+        with self._averaged():
+            self.model.eval()
+            metrics = self.task.validate(step)  # by all processes, a share each
         metrics = self.processes.tell(metrics)
         record = {f"valid_{name}": value for name, value in metrics.items()}
         self.folder.append_metrics({"step": step} | record | {"seconds": round(self.progress.seconds, 3)})

@@ -10,16 +10,19 @@ The first process is the one that speaks and writes; the others look at a copy o
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
@@ -27,6 +30,7 @@ from regard.startup import end_with_parent
 from regard.training.tree import is_power_of_two, tree_sum
 
 Reduce = Literal["exact", "fast"]
+Item = TypeVar("Item")
 CPU = torch.device("cpu")
 
 
@@ -34,7 +38,7 @@ CPU = torch.device("cpu")
 class Processes:
     rank: int = 0
     count: int = 1
-    device: torch.device = CPU
+    device: torch.device = CPU  # where what they tell each other lies
 
     @property
     def first(self) -> bool:
@@ -51,13 +55,14 @@ class Processes:
         """The sum over all processes of each tensor, the same on all of them."""
         if self.count == 1:
             return tensors
-        flat_X = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        home = tensors[0].device
+        flat_X = torch.cat([tensor.reshape(-1) for tensor in tensors]).to(self.device)
         with self._lost():
             if reduce == "fast":
                 dist.all_reduce(flat_X)
             else:
                 flat_X = self._tree(flat_X)
-        parts = flat_X.split([tensor.numel() for tensor in tensors])
+        parts = flat_X.to(home).split([tensor.numel() for tensor in tensors])
         return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     def _tree(self, flat_X: Tensor) -> Tensor:
@@ -72,7 +77,40 @@ class Processes:
         dist.all_gather(list(mine_PX.unbind()), tree_sum(theirs_PX))
         return mine_PX.view(-1)[:size]
 
+    # ------------------------------------------------------------ work
+
+    def each(self, items: Iterable[Item], work: Callable[[Item], NDArray[Any]]) -> list[NDArray[Any]]:
+        """`work(item)` for every item, in their order, on all processes; each item is worked on by one of them.
+
+        All must be here, with the same items. What is worked out of an item depends on it alone, so the result does
+        not depend on how many processes there are.
+        """
+        if self.count == 1:
+            return [work(item) for item in items]
+        mine = {str(number): work(item) for number, item in enumerate(items) if number % self.count == self.rank}
+        file = io.BytesIO()
+        np.savez(file, allow_pickle=False, **mine)  # type: ignore[arg-type]
+        found: dict[int, NDArray[Any]] = {}
+        for raw in self.gather(file.getvalue()):
+            with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
+                found |= {int(number): arrays[number] for number in arrays.files}
+        return [found[number] for number in sorted(found)]
+
     # ------------------------------------------------------------ words
+
+    def gather(self, raw: bytes) -> list[bytes]:
+        """What every process says, on all of them, in the order of their ranks."""
+        if self.count == 1:
+            return [raw]
+        sizes_P = torch.empty(self.count, dtype=torch.long, device=self.device)
+        with self._lost():
+            dist.all_gather(list(sizes_P.unbind()), torch.tensor(len(raw), device=self.device))
+            sizes = sizes_P.tolist()
+            own_X = torch.zeros(max(1, *sizes), dtype=torch.uint8)
+            own_X[: len(raw)] = torch.frombuffer(bytearray(raw or b" "), dtype=torch.uint8)[: len(raw)]
+            all_PX = torch.empty(self.count, len(own_X), dtype=torch.uint8, device=self.device)
+            dist.all_gather(list(all_PX.unbind()), own_X.to(self.device))
+        return [row_X[:size].numpy(force=True).tobytes() for row_X, size in zip(all_PX, sizes, strict=True)]
 
     def tell(self, content: Any = None) -> Any:
         """What the first process says, as JSON, on all of them."""
@@ -158,9 +196,13 @@ def joined(wanted: torch.device, patience: int) -> Iterator[Processes]:
         return
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent()
-    if wanted.type == "cuda" and wanted.index is None:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    backend = "nccl" if wanted.type == "cuda" else "gloo"
+    backend = "gloo"
+    if wanted.type == "cuda":
+        if wanted.index is None:
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        # NCCL refuses two processes on one GPU; gloo lets them talk by way of the CPU.
+        crowded = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count() or wanted.index is not None
+        backend = "gloo" if crowded else "nccl"
     try:
         dist.init_process_group(backend, timeout=timedelta(seconds=patience))
     except (RuntimeError, ValueError) as error:
@@ -170,7 +212,7 @@ def joined(wanted: torch.device, patience: int) -> Iterator[Processes]:
             "Check MASTER_ADDR and MASTER_PORT, or start them with torchrun.",
         ) from None
     try:
-        yield Processes(rank, count, wanted)
+        yield Processes(rank, count, wanted if backend == "nccl" else CPU)
     finally:
         dist.destroy_process_group()
 
