@@ -36,7 +36,16 @@ from regard.version import __version__
 # What may change when a run is resumed; all else decides the numbers.
 FREE = {"recipe", "data.root", "data.cache"} | {
     f"training.{name}"
-    for name in ("steps", "validate_every", "save_every", "log_every", "keep_checkpoints", "patience", "micro_batches")
+    for name in (
+        "steps",
+        "validate_every",
+        "save_every",
+        "log_every",
+        "keep_checkpoints",
+        "patience",
+        "micro_batches",
+        "shard",
+    )
 }
 ENVIRONMENT = "environment.json"
 FREE_SECTIONS = ("decoding.", "system.")
@@ -334,7 +343,7 @@ def _train_on_hardware(task: Task[Any], processes: Any, original: Path | None) -
         console.warn(remark)
     with task.hardware.waking(), compiler_ahead(task.hardware.compile), kernels_ahead(task):
         _prepare(task, processes, original)
-    check_room_to_train(task)
+    check_room_to_train(task, processes.count if processes and settings.training.shard else 1)
     seed_everything(settings.seed)
     task.model = task.build()
     task.train_with(processes or ALONE)

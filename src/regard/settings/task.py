@@ -155,7 +155,7 @@ class NetworkSettings(TaskSettings):
     def saved_by_compiling(self) -> float:
         """From the work ahead: every number that passes a block, in every update. Nothing where kernels are written."""
         fused = self.model.fused and self.system.precision != "float32"
-        if fused or self.model.in_order or not self.model.part("mixer").compiles:
+        if fused or self.training.shard or self.model.in_order or not self.model.part("mixer").compiles:
             return 0.0
         training = self.training
         numbers = self.tokens_per_step * self.width * (2 if getattr(training, "consistency", 0.0) else 1)

@@ -44,8 +44,10 @@ class Processes:
     def first(self) -> bool:
         return self.rank == 0
 
-    def share(self, pieces: int) -> range:
-        """Which micro-batches of an update are this process's."""
+    def share(self, pieces: int, in_turn: bool = False) -> range:
+        """Which micro-batches of an update are this process's: successive ones, or one of each turn."""
+        if in_turn:
+            return range(self.rank, pieces, self.count)
         each = pieces // self.count
         return range(self.rank * each, (self.rank + 1) * each)
 
@@ -57,7 +59,7 @@ class Processes:
             return tensors
         home = tensors[0].device
         flat_X = torch.cat([tensor.reshape(-1) for tensor in tensors]).to(self.device)
-        with self._lost():
+        with self.noticing_loss():
             if reduce == "fast":
                 dist.all_reduce(flat_X)
             else:
@@ -103,7 +105,7 @@ class Processes:
         if self.count == 1:
             return [raw]
         sizes_P = torch.empty(self.count, dtype=torch.long, device=self.device)
-        with self._lost():
+        with self.noticing_loss():
             dist.all_gather(list(sizes_P.unbind()), torch.tensor(len(raw), device=self.device))
             sizes = sizes_P.tolist()
             own_X = torch.zeros(max(1, *sizes), dtype=torch.uint8)
@@ -118,7 +120,7 @@ class Processes:
             return content
         raw = json.dumps(content).encode()
         length = torch.tensor([len(raw)], device=self.device)
-        with self._lost():
+        with self.noticing_loss():
             dist.broadcast(length, 0)
             text = torch.empty(int(length), dtype=torch.uint8, device=self.device)
             if self.first:
@@ -137,7 +139,7 @@ class Processes:
         digests = [list(hashlib.sha256(json.dumps(value, default=str).encode()).digest()) for value in what.values()]
         own_KB = torch.tensor(digests, dtype=torch.uint8, device=self.device)
         all_PKB = own_KB.new_empty(self.count, *own_KB.shape)
-        with self._lost():
+        with self.noticing_loss():
             dist.all_gather(list(all_PKB.unbind()), own_KB)
         for key, same in zip(what, (all_PKB == all_PKB[0]).all(2).all(0).tolist(), strict=True):
             if not same:
@@ -148,11 +150,13 @@ class Processes:
                 )
 
     @contextmanager
-    def _lost(self) -> Iterator[None]:
+    def noticing_loss(self) -> Iterator[None]:
         """What a library says when another process is gone or hangs, as an error of ours."""
         try:
             yield
         except RuntimeError as error:  # torch's own are among them
+            if not isinstance(error, dist.DistError) and "gloo" not in str(error).lower():
+                raise
             hung = "time" in str(error).lower() and "out" in str(error).lower()
             raise ProcessLost(
                 "Another process of this training does not answer." if hung else "Another process has ended.",
