@@ -13,9 +13,9 @@ from command import regard as command
 from kinds import KINDS
 from regard.training.checkpoint import Checkpoints
 
-# The norm of all gradients is added up by part: where it only is told, and nothing is clipped, no bit depends on it. And
-# what a processor does with the last few numbers of a tensor, that fill no register, may have other last bits: so parts
-# are multiples of 16 numbers.
+# The norm of all gradients is added up by part: where it is only told, and nothing is clipped, no bit depends on it.
+# And what a processor does with the last few numbers of a tensor, which fill no register, may have other last bits: so
+# parts are multiples of 16 numbers.
 SETTINGS = ["training.micro_batches=4", "system.threads=1", "training.clip_norm=0", "training.steps=4"]
 SETTINGS += ["model.width=64", "model.feedforward=64"]
 SHARDED = ["training.shard=true", "--processes", "2"]

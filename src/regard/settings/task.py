@@ -58,6 +58,10 @@ class TaskSettings(Settings):
                 "widths are multiples of 16 and 128",
                 'use system.precision = "auto", or another model',
             )
+        if self.training.shard:
+            no = {"system.compile": self.system.compile == "yes", "system.precision": self.system.precision == "float8"}
+            for name in [name for name, asked in no.items() if asked]:
+                yield Problem(f"training.shard = true needs blocks as they are, without {name}", f'use {name} = "auto"')
 
     def check_parts(self) -> Iterator[Problem]:
         """What does not fit together with the mixer, the positions or the optimizer, whose classes bring torch."""
