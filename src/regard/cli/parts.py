@@ -7,8 +7,8 @@
 
 A part is a range of bytes that holds a whole number of the chunks that lines are worked on in, counted from the first
 line of the file. So every line is worked on with the same others as without parts, whoever does it. Nothing relies on
-the locks: they only save work that would be done twice. Two that write a part write the same bytes, each under a name of
-its own until it is whole.
+the locks: they only save work that would be done twice. Two that write a part write the same bytes, each under a name
+of its own until it is whole.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Translator:
 
         A line is a sentence; with `split` it may be several, each translated by itself: a prefix is the first one's,
         and the translations are the best combinations. `noticed` is told the place of each line, from 0, and the
-        tokens of each of its sentences. `first_row` numbers the first line, so that a sampled text depends on its line's
-        number in the whole input and not on how the input was cut into pieces. `forced`: as ids.
+        tokens of each of its sentences. `first_row` numbers the first line, so that a sampled text depends on its
+        line's number in the whole input and not on how the input was cut into pieces. `forced`: as ids.
         """
         best = best or self.settings.beam
         parts = list(_parts(sentences, split, first_row))
