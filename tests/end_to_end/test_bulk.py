@@ -6,6 +6,8 @@ import json
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,7 +169,7 @@ def test_parts_follow_from_the_file_and_begin_with_chunks(tmp_path, monkeypatch,
         assert all(part.end - part.start >= 20 for part in cut[:-1])
         read = [list(parts.lines_of(tmp_path / "a", part)) for part in cut]
         assert [len(each) for each in read] == [part.lines for part in cut]
-        assert sum(read, []) == (b"\n".join(lines) + end).decode().splitlines()
+        assert [line for each in read for line in each] == (b"\n".join(lines) + end).decode().splitlines()
 
 
 def test_long_lines_of_parts_are_told_of_as_one(capsys):
@@ -180,3 +182,17 @@ def test_long_lines_of_parts_are_told_of_as_one(capsys):
     LongSources(**noticed(range(1, 4))).add(noticed(range(4, 10))).warn()
     said = " ".join(capsys.readouterr().err.split())
     assert "9 lines are longer" in said and "line 5 (2 tokens dropped) …" in said and "line 6" not in said
+
+
+def test_the_example_for_ray_gives_the_same_bytes(run, folder):
+    pytest.importorskip("ray", reason="Ray is not installed; it is not part of Regard")
+    text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    [example] = [block for block in text.split("```") if block.startswith("python\n# bulk_ray.py\n")]
+    (folder / "bulk_ray.py").write_text(example.removeprefix("python\n"))
+    shutil.copytree(run, folder / "runs" / "demo")
+    (folder / "lines.txt").write_text("".join(f"{source}\n" for source, _ in english_german.pairs(1_200, seed=3)))
+    regard("translate", "runs/demo", "lines.txt", "-o", "plain.txt", cwd=folder)
+    ended = subprocess.run([sys.executable, "bulk_ray.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert (folder / "out.txt").read_bytes() == (folder / "plain.txt").read_bytes()
+    assert not (folder / "out.txt.parts").exists()
