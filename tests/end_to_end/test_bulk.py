@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ LINES = [source for source, _ in english_german.pairs(17, seed=3)]
 LINES[5] = ""
 TEXT = "\n".join(LINES)  # without a last line break
 COMMANDS = {
-    "translate": "translate run FILE --beam 2 --json",
-    "translate by sampling": "translate run FILE --temperature 1 --seed 4",
+    "translate": "translate run FILE --temperature 1 --json",
     "generate": "generate language FILE --max-tokens 6 --temperature 1 --samples 2",
     "classify": "classify classifier FILE --top 2",
     "tokenize": "tokenize run --file FILE",
@@ -64,6 +64,30 @@ def test_the_same_bytes_however_lines_are_shared(name: str, folder: Path, reques
     assert expected.count(b"\n") >= len(LINES) and len(set(expected.splitlines())) > 8
     assert (folder / "two").read_bytes() == (folder / "shared").read_bytes() == expected
     assert tree(folder) == {Path(name) for name in ("FILE", "plain", "two", "shared")}
+
+
+def test_prompts_and_tokens_of_lines_are_one_line_each(language, folder):
+    """And a text depends on the number of its line, not on empty ones between."""
+    run, (first, last) = str(language.folder.path), (LINES[4], LINES[6] * 9)
+    (folder / "FILE").write_text(f"{first}\n\n{last}\n")
+    options: dict[str, Any] = {"max_tokens": 20, "temperature": 1.0, "samples": 2}
+    texts = language.generate([first, "", last], **options)
+    command = ["generate", run, "FILE", "--max-tokens", "20", "--temperature", "1", "--samples", "2"]
+    shown = regard(*command, "--json", cwd=folder)
+    assert [json.loads(line) for line in shown.stdout.splitlines()] == [
+        {"prompt": first, "texts": texts[:2]},
+        {"prompt": "", "texts": []},
+        {"prompt": last, "texts": texts[4:]},
+    ]
+    assert "1 prompt is longer" in shown.stderr and "line 3 (" in shown.stderr
+    lines = regard(*command, cwd=folder).stdout.split("\n")
+    assert len(lines) == 8 and [lines[2], lines[3], lines[6]] == ["", "", ""]
+    assert [line.replace("\\n", "\n") for line in lines[:2]] == [first + text for text in texts[:2]]
+    ids = language.tokenizer.encode([first])[0]
+    command = ["tokenize", run, "--file", "FILE"]
+    assert regard(*command, cwd=folder).stdout.splitlines()[:2] == [" ".join(map(str, ids)), ""]
+    told = json.loads(regard(*command, "--json", cwd=folder).stdout.splitlines()[0])
+    assert told == {"text": first, "ids": ids, "tokens": [language.tokenizer.piece(token) for token in ids]}
 
 
 @pytest.fixture
@@ -121,6 +145,8 @@ def test_mistakes_in_lines_have_their_number_in_the_whole_file(tokenised, folder
     (folder / "FILE").write_bytes(b"fine\n" * 10 + b"\xff\n" + b"fine\n" * 10)
     assert "Line 11 of 'FILE' cannot be used." in in_parts(command, folder, code=1).error[0]
     (folder / "FILE").write_bytes(b"")
+    (folder / "out.parts" / "job.json").unlink()
+    assert "is not a folder of parts" in in_parts(command, folder, code=1).error[0]
     shutil.rmtree(folder / "out.parts")
     in_parts(command, folder)
     assert (folder / "out").read_bytes() == b""
@@ -184,8 +210,8 @@ def test_long_lines_of_parts_are_told_of_as_one(capsys):
     assert "9 lines are longer" in said and "line 5 (2 tokens dropped) …" in said and "line 6" not in said
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed; it is not part of Regard")
 def test_the_example_for_ray_gives_the_same_bytes(run, folder):
-    pytest.importorskip("ray", reason="Ray is not installed; it is not part of Regard")
     text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
     [example] = [block for block in text.split("```") if block.startswith("python\n# bulk_ray.py\n")]
     (folder / "bulk_ray.py").write_text(example.removeprefix("python\n"))

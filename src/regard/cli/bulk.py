@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,6 +166,8 @@ def own_device(device: str) -> str:
 
 def _asked(verb: str, arguments: dict[str, Any], of_run: Path) -> dict[str, Any]:
     """What the result depends on, by names for messages."""
+    from importlib.metadata import version
+
     options = {
         f"--{'json' if name == 'as_json' else name.replace('_', '-')}": value
         for name, value in arguments.items()

@@ -134,6 +134,7 @@ class JobFolder:
     def _begin_or_continue(self, asked: dict[str, Any], file: Path, at_once: int) -> list[Part]:
         path = self.path / "job.json"
         if not path.exists():
+            self._must_be_ours()
             state = file.stat()
             parts, digest = cut(file, at_once)
             known = {"bytes": state.st_size, "modified": state.st_mtime_ns, "sha256": digest}
@@ -156,6 +157,16 @@ class JobFolder:
             )
         self._check(file, known)
         return parts
+
+    def _must_be_ours(self) -> None:
+        """An error if there is anything in the folder but what a job that was killed as it began has left."""
+        strange = [entry.name for entry in os.scandir(self.path) if not entry.name.startswith((".lock", ".job.json."))]
+        if strange:
+            raise RegardError(
+                f"'{self.path}' is not a folder of parts.",
+                f"It has '{min(strange)}', but no job.json.",
+                "Choose another -o FILE, or move the folder.",
+            )
 
     def _check(self, file: Path, known: dict[str, Any]) -> None:
         """An error if the input has changed. One that only seems new, such as a copy, is looked into."""

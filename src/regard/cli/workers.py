@@ -50,7 +50,10 @@ class Worker:
 
     def _listen(self) -> None:
         for line in cast(BinaryIO, self.process.stdout):
-            self.answers.put((self, json.loads(line)))
+            try:
+                self.answers.put((self, json.loads(line)))
+            except ValueError:  # printed by a plug-in, say
+                sys.stderr.write(line.decode(errors="replace"))
         self.answers.put((self, None))
 
     def give(self, part: Part, wait: bool) -> None:
