@@ -49,7 +49,7 @@ class Outcome:
 def regard(*arguments: str, threads: int = 0) -> subprocess.Popen[str]:
     environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     command = [sys.executable, "-m", "regard", *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def write_lines(path: Path, count: int) -> None:
