@@ -15,12 +15,17 @@ def cores() -> int:
 
 def start_module(module: str, arguments: Sequence[str] = (), piped: bool = False) -> subprocess.Popen[bytes]:
     """A module of Regard's as a program. An OSError where no process can be started."""
-    # The same modules from the same places, but none from the current folder; and a thread each for numpy.
-    places = os.pathsep.join(place for place in sys.path if place)
     pipe = subprocess.PIPE if piped else subprocess.DEVNULL
     return subprocess.Popen(
         [sys.executable, "-P", "-W", "ignore", "-m", module, *arguments],
         stdin=pipe,
         stdout=pipe,
-        env=os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        env=environment_beside(),
     )
+
+
+def environment_beside() -> dict[str, str]:
+    """Of a process: the same modules from the same places, but none from the current folder; and a thread for sums."""
+    places = os.pathsep.join(place for place in sys.path if place)
+    own = {"PYTHONPATH": places, "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return os.environ | own
