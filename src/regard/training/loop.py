@@ -13,26 +13,20 @@ validation or a save waits for all of them, so that metrics and files are the sa
 from __future__ import annotations
 
 import math
-import signal
-import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from queue import Full, Queue
 from typing import Any, Protocol
 
 import torch
-from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard import console
-from regard.data.batch import Batch, DataState
+from regard.data.batch import Batch
 from regard.errors import Diverged, Interrupted, RegardError, UsageError
 from regard.files import flush
 from regard.hardware import (
@@ -45,6 +39,7 @@ from regard.hardware import (
 )
 from regard.metrics import lower_is_better
 from regard.recipes.writing import to_toml
+from regard.training.ahead import ahead
 from regard.training.averaging import MovingAverage
 from regard.training.beside import Beside
 from regard.training.checkpoint import (
@@ -62,8 +57,10 @@ from regard.training.memory import available, predict, shown
 from regard.training.optimizer import Optimizer
 from regard.training.pieces import Division, add_pieces
 from regard.training.processes import ALONE, Processes
+from regard.training.progress import Begun, Progress, Window
 from regard.training.rows import gathered
 from regard.training.schedule import learning_rate
+from regard.training.stopping import stop_on_signal
 from regard.training.tensors import save_tensors
 from regard.training.update import Outcome, Update
 
@@ -85,67 +82,6 @@ class Trainable(Protocol):
     def loss(self, batch: Any) -> Tensor: ...
     def validate(self, step: int) -> dict[str, float]: ...
     def draw(self) -> None: ...
-
-
-@dataclass
-class Window:
-    """Means since the last line of the log."""
-
-    losses: list[float] = field(default_factory=list)
-    norms: list[float] = field(default_factory=list)
-    targets: int = 0
-    seconds: float = 0.0  # of the updates alone, without validating and saving
-
-    def add(self, loss: float, norm: float, targets: int, seconds: float) -> None:
-        self.losses.append(loss)
-        self.norms.append(norm)
-        self.targets += targets
-        self.seconds += seconds
-
-    @property
-    def loss(self) -> float:
-        return sum(self.losses) / len(self.losses)
-
-    @property
-    def norm(self) -> float:
-        return sum(self.norms) / len(self.norms)
-
-    @property
-    def speed(self) -> float:
-        return self.targets / self.seconds
-
-
-@dataclass
-class Progress:
-    """All that changes during a training, besides tensors. Saved with every checkpoint."""
-
-    step: int = 0
-    data: DataState = field(default_factory=DataState)
-    seconds: float = 0.0
-    best: float | None = None
-    best_step: int = 0
-    validations_since_best: int = 0
-    metrics: dict[str, float] = field(default_factory=dict)
-    window: Window = field(default_factory=Window)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Progress:
-        known = {field.name for field in fields(cls)} & content.keys()  # earlier versions had other names
-        return TypeAdapter(cls).validate_python({name: content[name] for name in known})
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A step whose loss has not been read yet."""
-
-    step: int
-    targets: int
-    unit: str
-    data: DataState  # after it
-    outcome: Outcome
 
 
 class Trainer:
@@ -200,10 +136,10 @@ class Trainer:
         if self.hardware.device.type == "cpu":
             keep_freed_memory()
         with (
-            _stop_on_signal(self),
+            stop_on_signal(self),
             console.progress(self.settings.steps, "training", self.progress.step, time_left=False) as show,
             closing(
-                _ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")
+                ahead(self.task.stream.batches(self.progress.data), self.hardware.device.type == "cuda")
             ) as batches,
         ):
             self.noted, first = time.perf_counter(), True
@@ -591,71 +527,3 @@ def more_pieces(settings: Any, rows: int) -> int:
     """Twice as many pieces as an update of so many rows has; 0 if there is nothing to split."""
     pieces = min(2 * settings.training.pieces, rows)
     return pieces if pieces > settings.training.pieces and accepts(settings, "training.micro_batches", pieces) else 0
-
-
-@contextmanager
-def _stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal ask the loop to save and stop after the step it is in."""
-
-    def ask(number: int, frame: Any) -> None:
-        if trainer.stop_asked and number == signal.SIGINT and trainer.processes.count == 1:
-            raise KeyboardInterrupt  # among several, the launcher passes on what the terminal has already sent
-        if not trainer.stop_asked:
-            console.say("Stopping after this step …")
-        trainer.stop_asked = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as with nohup
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, ask) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _ahead(
-    batches: Iterator[tuple[Batch, DataState]], pinned: bool, depth: int = 8
-) -> Generator[tuple[Batch, DataState]]:
-    """Make batches in a second thread, a few ahead of the loop."""
-    queue: Queue[Any] = Queue(maxsize=depth)
-    stopped = threading.Event()
-    # The loop gives the interpreter's lock away whenever it calls torch; let it have the lock back at once, not
-    # only after the 5 ms that a busy thread may otherwise keep it. A GPU's steps are short, and each is several calls.
-    sys.setswitchinterval(0.0001 if pinned else 0.0005)
-
-    def put(item: Any) -> None:
-        while not stopped.is_set():
-            try:
-                queue.put(item, timeout=0.1)
-            except Full:
-                continue
-            break
-
-    def work() -> None:
-        try:
-            for batch, state in batches:
-                if pinned:
-                    batch = batch.in_one_piece(pinned=True)
-                _ = batch.targets  # counted here, not in the loop
-                put((batch, state))
-                if stopped.is_set():
-                    return
-        except BaseException as error:
-            put(error)
-
-    maker = threading.Thread(target=work, daemon=True)
-    maker.start()
-    try:
-        while True:
-            item = queue.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stopped.set()
-        maker.join()  # a thread that frees tensors while Python ends aborts the process
