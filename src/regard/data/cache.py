@@ -51,7 +51,7 @@ def cached(cache: Path, key: Iterable[str], write: Callable[[Path], None]) -> Pa
 
 
 def cached_in_parts(cache: Path, key: Iterable[str], write: Callable[[Path, Keep], None]) -> Path:
-    """The same; what `write` keeps in parts is there when a killed command is given again, and gone when all is done."""
+    """The same; what `write` keeps in parts is there when a killed command is given again, until all is done."""
     folder = cache / "prepared" / hashlib.sha256(repr(list(key)).encode()).hexdigest()[:32]
     if _is_complete(folder):
         return folder
@@ -60,7 +60,7 @@ def cached_in_parts(cache: Path, key: Iterable[str], write: Callable[[Path, Keep
     with contextlib.ExitStack() as until_done:
         try:
             temporary.mkdir(parents=True)
-            write(temporary, lambda: until_done.enter_context(_kept_for(folder)))
+            write(temporary, lambda: until_done.enter_context(_kept_for(folder, temporary)))
             digests = {}
             for path in sorted(temporary.iterdir()):
                 flush(path)
@@ -82,7 +82,7 @@ def cached_in_parts(cache: Path, key: Iterable[str], write: Callable[[Path, Keep
 
 
 @contextlib.contextmanager
-def _kept_for(folder: Path) -> Iterator[Kept]:
+def _kept_for(folder: Path, temporary: Path) -> Iterator[Kept]:
     """A place for parts of this folder, for one process at a time. An OSError if another one has finished meanwhile."""
     parts = folder.with_name(f"{folder.name}.parts")
     with contextlib.ExitStack() as until_done:
@@ -99,6 +99,8 @@ def _kept_for(folder: Path) -> Iterator[Kept]:
                 if os.path.samestat(os.fstat(lock), (parts / LOCK).stat()):
                     break
             until_done.close()  # whoever had it has removed it: it is not what others see
+        for leftover in {*folder.parent.glob(f"{folder.name}.*.tmp")} - {temporary}:  # of one that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
         try:
             yield Kept(parts, lock)
         finally:

@@ -1,11 +1,11 @@
-"""A part of some text tokenised, in this process or in one started for it, and kept in a file that is whole or not there.
+"""A part of some text tokenised, in this process or in one started for it, and kept in a file, whole or not there.
 
     → {"encoder": "sides", "tokenizers": ["{…}", "{…}"]}        once
     → {"path": "…/part-12", "of": "5f09…", "sizes": [800, 9340, 800, 9871]}, then the texts; see `packed`
     ← {"done": true}
 
-The process of `python -m regard.data.tokenising` does this until its standard input ends, as it does when the process that
-started it ends, however that ends. It imports nothing that takes long.
+The process of `python -m regard.data.tokenising` does this until its standard input ends, as it does when the process
+that started it ends, however that ends. It imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -113,12 +113,15 @@ def chunks(texts: Iterable[bytes]) -> Iterator[Column]:
 
 def packed(columns: Sequence[Column]) -> list[bytes]:
     """Of each column the lengths of its texts, and all of them one after the other."""
-    return [blob for column in columns for blob in (np.array([*map(len, column)], np.int64).tobytes(), b"".join(column))]
+    blobs: list[bytes] = []
+    for column in columns:
+        blobs += [np.fromiter(map(len, column), np.int64, len(column)).tobytes(), b"".join(column)]
+    return blobs
 
 
 def unpacked(blobs: Sequence[bytes]) -> list[Column]:
     columns = []
-    for lengths, texts in itertools.batched(blobs, 2):
+    for lengths, texts in zip(blobs[::2], blobs[1::2], strict=True):
         ends = np.cumsum(np.frombuffer(lengths, np.int64)).tolist()
         columns.append([texts[start:end] for start, end in zip([0, *ends], ends, strict=False)])
     return columns
