@@ -37,18 +37,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=10_000_000)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--no-kill", action="store_true", help="leave out what is killed and continued")
     parser.add_argument("--in", dest="folder", type=Path, help=argparse.SUPPRESS)  # of a process for one row
     options = parser.parse_args()
     parts.PART_SAMPLES = min(parts.PART_SAMPLES, max(1, options.lines // 20))
     if options.folder is None:
-        compare(options.lines, options.workers)
+        compare(options.lines, options.workers, not options.no_kill)
     elif options.workers == [0]:
         print(json.dumps(learn(options.folder)))
     else:
         print(json.dumps(tokenise(options.folder, options.workers[0])))
 
 
-def compare(lines: int, workers: list[int]) -> None:
+def compare(lines: int, workers: list[int], kill: bool) -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -69,15 +70,16 @@ def compare(lines: int, workers: list[int]) -> None:
         for count in workers:
             started = time.perf_counter()
             row(f"{count}", started, result_of(run(count)))
-        started, process = time.perf_counter(), run(2)
-        half = lines // parts.PART_SAMPLES // 2
-        while process.poll() is None and len([*folder.glob("cache-2/prepared/*.parts/part-*")]) < half:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        row("2, killed half-way", started, {})
-        started = time.perf_counter()
-        row("2, continued", started, result_of(run(2)))
+        if kill:
+            started, process = time.perf_counter(), run(2)
+            half = lines // parts.PART_SAMPLES // 2
+            while process.poll() is None and len([*folder.glob("cache-2/prepared/*.parts/part-*")]) < half:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            row("2, killed half-way", started, {})
+            started = time.perf_counter()
+            row("2, continued", started, result_of(run(2)))
     hashes = {row["sha256"] for row in rows if "sha256" in row}
     print(json.dumps({"lines": lines, "same_bytes": len(hashes) == 1, "rows": rows}))
 
