@@ -19,7 +19,7 @@ import itertools
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -89,8 +89,9 @@ def _in_parallel(
             count, future = waiting.popleft()
             yield count, future.result()
     finally:
-        making.stop()  # first: else the threads would wait for them
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        making.stop()  # else the threads would wait for them
+        pool.shutdown()
 
 
 class Workers:
@@ -122,7 +123,9 @@ class Workers:
         with suppress(Empty):
             return self.idle.get_nowait()
         with self.starting, suppress(OSError):  # too many processes: those that there are will do
-            if sys.executable and not self.stopped:
+            if self.stopped:
+                raise CancelledError
+            if sys.executable:
                 self.processes.append(Worker(self.encoder, self.kept.lock))
                 return self.processes[-1]
         return None
