@@ -52,8 +52,9 @@ def continued(
 ) -> list[Answer]:
     """The tokens written after each prompt, with their probabilities to the last bit."""
     written: list[list[tuple[str, str]]] = [[] for _ in prompts]
-    how: dict[str, Any] = {"context": CONTEXT, "end": END, "never": (PAD, START), "first_row": first}
-    for each in generate(engines.source, prompts, settings, engines=engines, **how):
+    how: dict[str, Any] = {"context": CONTEXT, "end": END, "never": (PAD, START)}
+    numbers = range(first, first + len(prompts))
+    for each in generate(engines.source, prompts, settings, numbers=numbers, engines=engines, **how):
         written[each.row].append((str(each.token), each.probability.hex()))
     return [((" ".join(token for token, _ in text), " ".join(bits for _, bits in text)),) for text in written]
 

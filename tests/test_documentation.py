@@ -120,6 +120,13 @@ ALONE = ("recipes", "demo")  # verbs that are whole commands by themselves
 # To plot a comparison takes longer than one of its trainings.
 NO_PLOT = "import regard.explain.comparison as plots; plots.draw_comparison = lambda *_, **__: None\n"
 
+# Two claims stand for those of a group, of a deck, or for all: each has tests of its own.
+TWO_CLAIMS = """
+from regard.cli import reproduce as verb
+choose = verb.choose
+verb.choose = lambda wanted, deck, full: choose(wanted, deck, full)[: 2 if wanted or deck or not full else None]
+"""
+
 # ---------------------------------------------------------------- what stands for the reader's own
 
 PLACEHOLDERS = {"FILE": "lines.txt", "OUT": "out.txt", "DIR": "data", "PNG": "picture.png", "IMAGE": "a.jpg"}
@@ -386,15 +393,14 @@ class Reader:
             words += [setting for setting in self.settings(words[1]) if setting.startswith("data.")]
         else:
             words += VERBS.get(verb, []) if verb in ("train", "compare") else VERBS[verb]
-        if verb == "reproduce" and all(word.startswith("-") for word in words[1:]):
-            words.insert(1, "one-hot")  # all of them have tests of their own
         if verb == "explore" and "-o" not in words:
             return self.visited(words)
         if verb == "train" and recipe_file(words[1]).is_file() and all("=" in word for word in words[2:]):
             return self.train(words[1], words[2:], Path("runs", words[1]))
         if verb in ASKED_ONCE and not stdin and all(run in self.everyones for run in runs_in(words)):
             return self.ask_once(words)
-        return run_regard(*words, stdin=stdin, cwd=self.folder, before="" if self.draws else NO_PLOT)
+        before = TWO_CLAIMS if verb == "reproduce" else "" if self.draws else NO_PLOT
+        return run_regard(*words, stdin=stdin, cwd=self.folder, before=before)
 
     def ask_once(self, words: list[str]) -> Result:
         """What is asked in several documents of a run that is the same in all is asked in one, and copied."""

@@ -36,7 +36,16 @@ from regard.version import __version__
 # What may change when a run is resumed; all else decides the numbers.
 FREE = {"recipe", "data.root", *NOT_IN_THE_RESULT} | {
     f"training.{name}"
-    for name in ("steps", "validate_every", "save_every", "log_every", "keep_checkpoints", "patience", "micro_batches")
+    for name in (
+        "steps",
+        "validate_every",
+        "save_every",
+        "log_every",
+        "keep_checkpoints",
+        "patience",
+        "micro_batches",
+        "shard",
+    )
 }
 ENVIRONMENT = "environment.json"
 FREE_SECTIONS = ("decoding.", "system.")
@@ -333,9 +342,10 @@ def _train_on_hardware(task: Task[Any], processes: Any, original: Path | None) -
         console.warn(remark)
     with task.hardware.waking(), compiler_ahead(task.hardware.compile), kernels_ahead(task):
         _prepare(task, processes, original)
-    check_room_to_train(task)
+    check_room_to_train(task, processes.count if processes and settings.training.shard else 1)
     seed_everything(settings.seed)
     task.model = task.build()
+    task.train_with(processes or ALONE)
     trainer = Trainer(task, processes or ALONE)
     folder.write_text("config.toml", to_toml(settings))  # a resumed run may have been given more steps
     if trainer.resumed_at < settings.training.steps:
@@ -346,10 +356,10 @@ def _train_on_hardware(task: Task[Any], processes: Any, original: Path | None) -
     folder.write_json("config.json", task.architecture() | {"model": model})
     with trainer.pictures:
         progress = trainer.run()
-        if original is not None:
-            return {}  # the first process does the rest
-        trainer.finish()
+        trainer.finish(original)
         metrics = task.test()
+    if original is not None:
+        return {}  # the first process says what came of it
     return _write_summary(task, progress.step, progress.seconds, parameters, trainer.memory, metrics)
 
 

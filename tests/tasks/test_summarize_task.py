@@ -245,10 +245,11 @@ def test_a_line_in_is_a_summary_out_from_a_file_a_pipe_and_json(summariser, text
 def test_what_is_wrong_with_the_input_is_said(summariser, tmp_path, trained):
     from regard.cli.summarize import _in_field
 
-    assert "Line 2 of the input" in error_of(list, _in_field(iter(['{"text": "a"}', "no"]), "text")).what
-    assert "field 'body'" in error_of(list, _in_field(iter(['{"text": "a"}']), "body")).why
-    assert "half a character" in error_of(list, _in_field(iter(['{"text": "\\ud800"}']), "text")).why
-    assert list(_in_field(iter(['{"text": "a"}', "", '{"text": "b"}']), "text")) == ["a", "", "b"]
+    assert "Line 2 of the input" in error_of(list, _in_field(iter(['{"text": "a"}', "no"]), 0, "text")).what
+    assert "field 'body'" in error_of(list, _in_field(iter(['{"text": "a"}']), 0, "body")).why
+    assert "Line 7 of the input" in error_of(list, _in_field(iter(["no"]), 6, "text")).what
+    assert "half a character" in error_of(list, _in_field(iter(['{"text": "\\ud800"}']), 0, "text")).why
+    assert list(_in_field(iter(['{"text": "a"}', "", '{"text": "b"}']), 0, "text")) == ["a", "", "b"]
     for verb, run in (("summarize", trained), ("translate", summariser)):
         result = CliRunner().invoke(app, [verb, str(run.folder.path)])
         assert isinstance(result.exception, UsageError)

@@ -27,7 +27,7 @@ from regard.training.graph import Backward
 from regard.training.loop import Trainer
 from regard.training.loss import cross_entropy
 from regard.training.optimizer import Optimizer
-from regard.training.pieces import add_pieces
+from regard.training.pieces import Division, add_pieces
 from regard.training.processes import ALONE
 from regard.training.update import Outcome, Update
 
@@ -74,7 +74,9 @@ class Setup:
         self.update = Update(self.backward, self.optimizer, self.average, self.in_pieces) if guarded else None
 
     def in_pieces(self, pieces: list[Rows], targets: int, seed: Callable[[int], None]) -> torch.Tensor:
-        return add_pieces(pieces, targets, self.backward, self.optimizer, seed, ALONE, "exact")[0]
+        return add_pieces(
+            pieces, targets, self.backward, self.optimizer, seed, Division(ALONE, "exact", sharded=False)
+        )[0]
 
     def loss(self, batch: Rows) -> torch.Tensor:
         return cross_entropy(self.model(batch.tokens[:, :-1]), batch.tokens[:, 1:]) * batch.factor

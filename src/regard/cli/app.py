@@ -36,11 +36,18 @@ STOPPED = 130
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-def _png(path: Path | None) -> Path | None:
+def must_be_png(path: Path) -> Path:
     """The one check of a picture's name."""
-    if path is not None and path.suffix.lower() != ".png":
+    if path.suffix.lower() != ".png":
         raise UsageError(f"'{path}' is not a PNG file.", "Pictures are written as PNG.", "Use a name ending in .png.")
     return path
+
+
+def must_be_left_out(options: dict[str, Any], why: str, remedy: str = "Leave it out.") -> None:
+    """A clear error for the first of these options that was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{name} has no effect here.", why, remedy)
 
 
 def number_option(
@@ -80,7 +87,11 @@ OverridesArgument = Annotated[
 
 def picture_option(help_text: str, default: str | None = None) -> Any:
     """`-o PNG`: the name of a picture to write."""
-    return typer.Option("--output", "-o", help=help_text, show_default=default or True, callback=_png)
+
+    def check(path: Path | None) -> Path | None:
+        return path and must_be_png(path)
+
+    return typer.Option("--output", "-o", help=help_text, show_default=default or True, callback=check)
 
 
 def _version(asked: bool) -> None:

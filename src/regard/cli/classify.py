@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, number_option
+from regard.cli.bulk import Bulk, PartOption, ProcessesOption, own_device
 from regard.cli.images import BadImages
-from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, one_field
+from regard.cli.lines import LineWork, destination, one_field
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ IMAGES_AT_ONCE = 512
 
 @app.command()
 def classify(
+    context: typer.Context,
     run: RunArgument,
     files: Annotated[
         list[Path] | None,
@@ -31,34 +33,39 @@ def classify(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of printing.")] = None,
     top: Annotated[int | None, number_option("Show this many classes; 1 of a text, 5 of an image.")] = None,
+    processes: ProcessesOption = None,
+    part: PartOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Name the class of each line of files or standard input, or of each image.
 
     Texts: one line out for one line in, empty for an empty one: label, TAB, probability (and so on with --top).
-    Images: the same, after the name of the file. With --json, one object per line.
+    Images: the same, after the name of the file. With --json, one object per line. A large file of texts can be shared
+    among processes or machines, with --processes or --part: the output is the same.
     """
     from regard.run import load_weights, open_run, require
 
     task = open_run(run)
     require(task, "classify")
+    bulk = Bulk(files or [], output, processes, part)
     if task.reads == "images":  # type: ignore[attr-defined]
+        if bulk.in_parts:
+            raise UsageError("Images are not shared.", "--processes and --part are about lines.", "Leave them out.")
         _classify_images(task, files or [], output, top or 5, device, as_json)
         return
-    for file in files or []:
-        must_be_a_file(file)
-    _classify_lines(load_weights(task, device), files or [], output, top or 1, as_json)
+    bulk.check()
+    bulk.run("classify", context, run, lambda: _line_work(load_weights(task, own_device(device)), top or 1, as_json))
 
 
-def _classify_lines(run: Any, files: Sequence[Path], output: Path | None, top: int, as_json: bool) -> None:
-    """Classify every line of some files, or of standard input. An empty line stays empty."""
-    with destination(output) as out:
-        for chunk in chunks(input_lines(files)):
-            guesses = iter(run.classify([line for line in chunk if line.strip()]))
-            for line in chunk:
-                out.write(_shown(line, next(guesses) if line.strip() else None, top, as_json))
-            out.flush()
+def _line_work(run: Any, top: int, as_json: bool) -> LineWork:
+    """The class of every line. An empty line stays empty."""
+
+    def write(lines: list[str], first: int) -> str:
+        guesses = iter(run.classify([line for line in lines if line.strip()]))
+        return "".join(_shown(line, next(guesses) if line.strip() else None, top, as_json) for line in lines)
+
+    return LineWork(write)
 
 
 def _classify_images(

@@ -21,11 +21,13 @@ from regard.cli.app import (
     SlotsOption,
     TopKOption,
     app,
+    must_be_left_out,
+    must_be_png,
     number_option,
-    picture_option,
     show,
 )
-from regard.cli.lines import all_input
+from regard.cli.bulk import Bulk, PartOption, ProcessesOption, own_device
+from regard.cli.lines import LineWork, all_input, one_field
 from regard.errors import UsageError
 from regard.files import writing
 
@@ -38,7 +40,11 @@ COMPLETIONS = 5
 
 @app.command()
 def generate(
+    context: typer.Context,
     run: RunArgument,
+    file: Annotated[
+        Path | None, typer.Argument(help="Prompts, one per line, each to be continued.", show_default=False)
+    ] = None,
     prompt: Annotated[
         str | None, typer.Option(help="What the text begins with; else standard input, if something comes from it.")
     ] = None,
@@ -77,9 +83,14 @@ def generate(
     keep: Annotated[
         float | None, typer.Option(help="Pixels: the share of its rows that is kept.", show_default="0.5")
     ] = None,
-    output: Annotated[Path | None, picture_option("Pixels: the picture to write.", "samples.png")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="With FILE: write here. Pixels: the PNG to write [default: samples.png]."),
+    ] = None,
     slots: SlotsOption = None,
     int8: Int8Option = False,
+    processes: ProcessesOption = None,
+    part: PartOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -90,11 +101,16 @@ def generate(
     regard generate runs/mnist-pixels --complete three.png --keep 0.5 -o completed.png
 
     A prompt longer than the model's context keeps its last part; it says so. With --json, one object per text.
+
+    With FILE, one line out for one line in: the prompt and how it continues, with line breaks written as \\n. With
+    --samples N, N lines and a blank line for each; with --json, one object per line. A large file can be shared among
+    processes or machines, with --processes or --part: the output is the same.
     """
     from regard.run import load_weights, open_run, require
 
     task = open_run(run)
     require(task, "generate", "sample")
+    of_lines = {"FILE": file, "--processes": processes, "--part": part}
     of_texts = {
         "--prompt": prompt,
         "--max-tokens": max_tokens,
@@ -104,8 +120,9 @@ def generate(
         "--lookup": lookup,
         "--top": top or None,
         "--modes": modes,
+        **of_lines,
     }
-    of_images = {"--complete": complete or None, "--keep": keep, "-o": output}
+    of_images = {"--complete": complete or None, "--keep": keep}
     given = {
         "max_tokens": max_tokens,
         "temperature": temperature,
@@ -120,31 +137,38 @@ def generate(
     decoding = {name: value for name, value in given.items() if value is not None}
     _check_sampling(decoding)
     if hasattr(task, "sample"):
-        _must_be_left_out(of_texts, f"It is about texts, and this is {task.about.noun}.")
+        must_be_left_out(of_texts, f"It is about texts, and this is {task.about.noun}.")
         if keep is not None and not complete:
             raise UsageError(
                 "--keep has no effect here.", "It is about images to complete.", "Add --complete IMAGE.png."
             )
-        result = _draw_images(
-            load_weights(task, device), complete or [], keep, samples, seed, output or Path("samples.png"), decoding
-        )
+        picture = must_be_png(output or Path("samples.png"))
+        result = _draw_images(load_weights(task, device), complete or [], keep, samples, seed, picture, decoding)
         show(result, as_json, lambda content: content["picture"])
         return
-    _must_be_left_out(of_images, f"It is about images, and this is {task.about.noun}.")
+    must_be_left_out(of_images, f"It is about images, and this is {task.about.noun}.")
     count = 1 if samples is None else samples
     if top and count > 1:
         raise UsageError(
             f"--top {top} cannot be shown.", "Candidates are shown at each step of one text.", "Use --samples 1."
         )
+    if file is not None:
+        must_be_left_out(
+            {"--prompt": prompt, "--top": top or None},
+            "The prompts are the lines of FILE, and texts are written whole.",
+        )
+        bulk = Bulk([file], output, processes, part)
+        bulk.check()
+
+        def make() -> LineWork:
+            loaded = load_weights(task, own_device(device))
+            return _line_work(loaded, stop or [], seed, count, as_json, modes, decoding)
+
+        bulk.run("generate", context, run, make)
+        return
+    must_be_left_out(of_lines | {"-o": output}, "It is about the prompts of a file.")
     prompt = prompt if prompt is not None else all_input() or ""
     _write_texts(load_weights(task, device), prompt, stop or [], seed, count, top, as_json, modes, decoding)
-
-
-def _must_be_left_out(options: dict[str, Any], why: str) -> None:
-    """A clear error for the first option that was given."""
-    for name, value in options.items():
-        if value is not None:
-            raise UsageError(f"{name} has no effect here.", why, "Leave it out.")
 
 
 def _check_sampling(decoding: dict[str, Any]) -> None:
@@ -179,9 +203,7 @@ def _write_texts(
     decoding: dict[str, Any],
 ) -> None:
     """Continue the prompt `samples` times, and print the texts."""
-    if modes is not None:
-        error = run.distil(modes)
-        console.say(f"Exponentials for each filter: {modes}. Filters are off by {error:.2%} in the worst layer.")
+    _distil(run, modes)
     pieces = run.generate_pieces([prompt], samples=samples, stop=stop, seed=seed, top=top, **decoding)
     passes = _Passes(pieces)
     if as_json:
@@ -192,6 +214,42 @@ def _write_texts(
         _as_text(prompt, samples, passes)
     if decoding.get("lookup", run.settings.decoding.lookup) and passes.count:
         console.say(f"Tokens written in a pass, on average: {passes.tokens / passes.count:.2f}.")
+
+
+def _distil(run: Any, modes: int | None) -> None:
+    if modes is not None:
+        error = run.distil(modes)
+        console.say(f"Exponentials for each filter: {modes}. Filters are off by {error:.2%} in the worst layer.")
+
+
+def _line_work(
+    run: Any, stop: list[str], seed: int, samples: int, as_json: bool, modes: int | None, decoding: dict[str, Any]
+) -> LineWork:
+    """Every line continued `samples` times. An empty line stays empty."""
+    _distil(run, modes)
+    long = run.long_prompts()
+
+    def write(lines: list[str], first: int) -> str:
+        numbers = [first + place for place, line in enumerate(lines) if line.strip()]
+        texts = run.generate(
+            [lines[number - first] for number in numbers],
+            samples=samples,
+            stop=stop,
+            seed=seed,
+            numbers=numbers,
+            noticed=lambda place, tokens: long.notice(numbers[place] + 1, tokens),
+            **decoding,
+        )
+        of_line = {number: texts[row * samples : (row + 1) * samples] for row, number in enumerate(numbers)}
+        return "".join(shown(line, of_line.get(number, [])) for number, line in enumerate(lines, start=first))
+
+    def shown(prompt: str, texts: list[str]) -> str:
+        if as_json:
+            return json.dumps({"prompt": prompt, "texts": texts}, ensure_ascii=False) + "\n"
+        whole = [one_field(prompt + text) + "\n" for text in texts]
+        return "".join(whole) + "\n" * (samples > 1 or not texts)
+
+    return LineWork(write, long)
 
 
 class _Passes:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.errors import RegardError, UsageError
 from regard.files import read_small, writing
+
+if TYPE_CHECKING:
+    from regard.decoding.long_sources import LongSources
 
 LINES_AT_ONCE = 512  # read, sorted by length and worked on together
 LARGEST_TEXT = 2**24  # bytes of a file that is read as a whole
@@ -26,11 +30,39 @@ def must_be_a_file(path: Path, why: str = "It was to be read, line by line.") ->
         raise RegardError(f"The file '{path}' {state}.", why, "Check the path.")
 
 
-def chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The lines that are there, up to a limit; waits only when there is none.
+@dataclass(frozen=True)
+class LineWork:
+    """What a verb makes of lines, however they come: from a file, a pipe, or as one of the parts of a file."""
 
-    A file comes in large chunks, which are quick to translate; a line typed by a person, or written by a
-    slow program, is answered at once.
+    write: Callable[[list[str], int], str]  # of lines that are worked on together, and the number of the first, from 0
+    long: LongSources | None = None  # remembers the lines that are too long
+    read: Callable[[Iterator[str], int], Iterator[str]] = lambda lines, first: lines  # what is in the lines
+
+    def outputs(self, lines: Iterator[str], first: int = 0, live: bool = False) -> Iterator[tuple[int, str]]:
+        """How many lines were worked on, and what is written for them."""
+        for chunk in chunks(self.read(lines, first), live):
+            yield len(chunk), self.write(chunk, first)
+            first += len(chunk)
+
+
+def filter_lines(work: LineWork, files: Sequence[Path], output: Path | None) -> None:
+    """All lines of these files, or of standard input, in order."""
+    try:
+        with destination(output) as out:
+            for _, text in work.outputs(input_lines(files), live=not files):
+                out.write(text)
+                out.flush()
+    finally:
+        if work.long:
+            work.long.warn()
+
+
+def chunks(lines: Iterator[str], live: bool) -> Iterator[list[str]]:
+    """Lines that are worked on together.
+
+    A file comes in large chunks, which are quick to translate, and always the same ones: who is worked on with whom may
+    decide about last bits. Live input is taken as far as it is there, up to the same limit: a line typed by a person,
+    or written by a slow program, is answered at once.
     """
     ready: Queue[str | BaseException | None] = Queue(maxsize=4 * LINES_AT_ONCE)
 
@@ -46,7 +78,7 @@ def chunks(lines: Iterator[str]) -> Iterator[list[str]]:
     ended: BaseException | None = None
     while True:
         chunk: list[str] = []
-        while len(chunk) < LINES_AT_ONCE and not (chunk and ready.empty()):
+        while len(chunk) < LINES_AT_ONCE and not (live and chunk and ready.empty()):
             item = ready.get()
             if isinstance(item, str):
                 chunk.append(item)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,13 +23,15 @@ from regard.cli.app import (
     app,
     number_option,
 )
-from regard.cli.lines import input_lines, must_be_a_file, must_not_replace
-from regard.cli.translate import check_options, write_lines
+from regard.cli.bulk import Bulk, PartOption, ProcessesOption, own_device
+from regard.cli.lines import LineWork
+from regard.cli.translate import check_options, line_work
 from regard.errors import RegardError
 
 
 @app.command()
 def summarize(
+    context: typer.Context,
     run: RunArgument,
     file: Annotated[
         Path | None,
@@ -50,6 +54,8 @@ def summarize(
     seed: SeedOption = 1,
     slots: SlotsOption = None,
     int8: Int8Option = False,
+    processes: ProcessesOption = None,
+    part: PartOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -64,9 +70,8 @@ def summarize(
     given = {"beam": beam, "no_repeat": no_repeat, "slots": slots, "int8": int8 or None}
     decoding |= {name: value for name, value in given.items() if value is not None}
     check_options(best, decoding)
-    if file is not None:
-        must_be_a_file(file)
-    must_not_replace(output, [file])
+    bulk = Bulk([file] if file else [], output, processes, part)
+    bulk.check()
     from regard.data.pairs import is_jsonl
     from regard.run import load_weights, open_run, require
 
@@ -74,20 +79,23 @@ def summarize(
     require(task, "summarize")
     if file is not None and is_jsonl(file):
         field = field or task.settings.data.text_field
-    loaded = load_weights(task, device)
-    texts = input_lines([file] if file else [])
     names = ("source", "summaries") if as_json else None
-    write_lines(loaded, _in_field(texts, field) if field else texts, output, best, prefix, False, seed, names, decoding)
+
+    def make() -> LineWork:
+        work = line_work(load_weights(task, own_device(device)), best, prefix, False, seed, names, decoding)
+        return replace(work, read=partial(_in_field, field=field)) if field else work
+
+    bulk.run("summarize", context, run, make)
 
 
 app.command("summarise", hidden=True)(summarize)
 
 
-def _in_field(lines: Iterator[str], field: str) -> Iterator[str]:
+def _in_field(lines: Iterator[str], first: int, field: str) -> Iterator[str]:
     """The texts of lines of JSON; a blank line stays one."""
     from regard.data.lines import HALF_A_CHARACTER, encodable
 
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first + 1):
         try:
             record = json.loads(line) if line.strip() else {field: ""}
             text = record.get(field) if isinstance(record, dict) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,8 @@ from regard.cli.app import (
     app,
     number_option,
 )
-from regard.cli.lines import chunks, destination, input_lines, must_be_a_file, must_not_replace, one_line
+from regard.cli.bulk import Bulk, PartOption, ProcessesOption, own_device
+from regard.cli.lines import LineWork, one_line
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def translate(
+    context: typer.Context,
     run: RunArgument,
     file: Annotated[
         Path | None,
@@ -48,6 +49,8 @@ def translate(
     seed: SeedOption = 1,
     slots: SlotsOption = None,
     int8: Int8Option = False,
+    processes: ProcessesOption = None,
+    part: PartOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -55,23 +58,26 @@ def translate(
 
     Line by line, in order: one line out for one line in. With --best N, N lines "score TAB text" and a
     blank line for each. With --json, one JSON object per line. A line is translated as one sentence; with
-    --split-sentences it may hold several, whose translations are joined again to one line.
+    --split-sentences it may hold several, whose translations are joined again to one line. A large file can be shared
+    among processes or machines, with --processes or --part: the output is the same.
     """
     decoding: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = {"beam": beam, "slots": slots, "int8": int8 or None}
     decoding |= {name: value for name, value in given.items() if value is not None}
     check_options(best, decoding)
-    if file is not None:
-        must_be_a_file(file)
-    must_not_replace(output, [file])
+    bulk = Bulk([file] if file else [], output, processes, part)
+    bulk.check()
     from regard.run import load_weights, open_run, require
 
     task = open_run(run)
     require(task, "translate")
-    loaded = load_weights(task, device)
-    lines = input_lines([file] if file else [])
     names = ("source", "translations") if as_json else None
-    write_lines(loaded, lines, output, best, prefix, split_sentences, seed, names, decoding)
+
+    def make() -> LineWork:
+        loaded = load_weights(task, own_device(device))
+        return line_work(loaded, best, prefix, split_sentences, seed, names, decoding)
+
+    bulk.run("translate", context, run, make)
 
 
 def check_options(best: int, decoding: dict[str, Any]) -> None:
@@ -90,18 +96,16 @@ def check_options(best: int, decoding: dict[str, Any]) -> None:
         )
 
 
-def write_lines(
+def line_work(
     run: Any,
-    inputs: Iterator[str],
-    output: Path | None,
     best: int,
     prefix: str,
     split: bool,
     seed: int,
     names: tuple[str, str] | None,
     decoding: dict[str, Any],
-) -> None:
-    """The best outputs for each line, to a file or standard output. `names`: what JSON calls a line and its outputs."""
+) -> LineWork:
+    """The best outputs for each line. `names`: what JSON calls a line and its outputs."""
     from regard.data.lines import HALF_A_CHARACTER, encodable
 
     if not encodable(prefix):
@@ -110,26 +114,21 @@ def write_lines(
         decoding["beam"] = max(best, decoding.get("beam", run.settings.decoding.beam))
     translator = run.translator(**decoding)
     long = run.long_sources(translator, split)
-    lines = with_text = 0
-    try:
-        with destination(output) as out:
-            for chunk in chunks(inputs):
-                results = translator.translate(
-                    chunk,
-                    prefixes=[prefix] * len(chunk) if prefix else None,
-                    seed=seed,
-                    first_row=with_text,
-                    split=split,
-                    best=best,
-                    noticed=lambda line, tokens, before=lines: long.notice(before + line + 1, tokens),
-                )
-                for line, hypotheses in zip(chunk, results, strict=True):
-                    out.write(_shown(line, hypotheses[:best], best, names))
-                out.flush()
-                lines += len(chunk)
-                with_text += sum(bool(line.strip()) for line in chunk)
-    finally:
-        long.warn()
+
+    def write(lines: list[str], first: int) -> str:
+        results = translator.translate(
+            lines,
+            prefixes=[prefix] * len(lines) if prefix else None,
+            seed=seed,
+            first_row=first,
+            split=split,
+            best=best,
+            noticed=lambda line, tokens: long.notice(first + line + 1, tokens),
+        )
+        shown = (_shown(line, found[:best], best, names) for line, found in zip(lines, results, strict=True))
+        return "".join(shown)
+
+    return LineWork(write, long)
 
 
 def _shown(source: str, hypotheses: list[Translation], best: int, names: tuple[str, str] | None) -> str:

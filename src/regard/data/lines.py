@@ -137,9 +137,14 @@ def good_lines(file: BinaryIO, name: str, advice: str) -> Iterator[str]:
         yield line.text
 
 
-def numbered_lines(file: BinaryIO, encoding: str = "utf-8", longest: int = LONGEST_LINE) -> Iterator[Line]:
-    """Every line, ended by a line feed alone. A byte order mark is not part of the first."""
-    number = 0
+def numbered_lines(
+    file: BinaryIO, encoding: str = "utf-8", longest: int = LONGEST_LINE, before: int = 0
+) -> Iterator[Line]:
+    """Every line, ended by a line feed alone. A byte order mark is not part of the first.
+
+    `before`: lines of the file that were read already.
+    """
+    number = before
     while raw := file.readline(longest + 1):
         number += 1
         if len(raw) > longest:

@@ -25,17 +25,21 @@ def start_module(
     module: str, arguments: Sequence[str] = (), piped: bool = False, inherited: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
     """A module of Regard's as a program, with these descriptors. An OSError where no process can be started."""
-    # The same modules from the same places, but none from the current folder; and a thread each for the libraries.
-    places = os.pathsep.join(place for place in sys.path if place)
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     pipe = subprocess.PIPE if piped else subprocess.DEVNULL
     return subprocess.Popen(
         [sys.executable, "-P", "-W", "ignore", "-m", module, *arguments],
         stdin=pipe,
         stdout=pipe,
         pass_fds=inherited,
-        env=os.environ | {"PYTHONPATH": places} | threads,
+        env=environment_beside() | {"TOKENIZERS_PARALLELISM": "false"},
     )
+
+
+def environment_beside() -> dict[str, str]:
+    """Of a process: the same modules from the same places, but none from the current folder; and a thread for sums."""
+    places = os.pathsep.join(place for place in sys.path if place)
+    own = {"PYTHONPATH": places, "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return os.environ | own
 
 
 def has_ended(what: str, status: int, remedy: str) -> RegardError:

@@ -21,6 +21,7 @@ from regard.decoding.eight_bits import in_eight_bits
 from regard.decoding.engine import Engine, SlotRows, WaveRows
 from regard.models.causal import Causal
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.training.processes import ALONE, Processes
 
 Text = TypeVar("Text")
 Result = TypeVar("Result")
@@ -46,6 +47,7 @@ class Engines:
         self.source = model
         self.device = device or torch.device("cpu")
         self.kept: OrderedDict[Hashable, Engine] = OrderedDict()
+        self.processes, self.groups = ALONE, 1
         self.half = self.device.type == "cuda" and precision == torch.bfloat16
         self.model: Any = _half(model) if self.half else model
         if int8 and self.device.type == "cpu":
@@ -54,6 +56,10 @@ class Engines:
             weights = dict(model.named_parameters())
             self.own = list(self.model.parameters())
             self.taken = [weights[name] for name, _ in self.model.named_parameters()]
+
+    def share(self, processes: Processes, groups: int) -> None:
+        """From now on all these processes ask for the same texts, which they search for in so many groups."""
+        self.processes, self.groups = processes, groups
 
     def ready(self) -> None:
         """Before a job: with the weights as they are now."""

@@ -45,7 +45,7 @@ def generate(
     end: int,
     never: Sequence[int] = (),
     seed: int = 1,
-    first_row: int = 0,
+    numbers: Sequence[int] | None = None,
     top: int = 0,
     device: torch.device | None = None,
     finished: Callable[[int], bool] = lambda row: False,
@@ -53,7 +53,7 @@ def generate(
 ) -> Iterator[GeneratedToken]:
     """The tokens written, as they come. Every prompt has at least one token; a long one keeps its last part.
 
-    A text depends on the seed and the number of its row, counted from `first_row`, and on nothing beside it.
+    A text depends on the seed and its own number, which is that of its row if none is given, and on nothing beside it.
     `top` is how many candidates to name. `finished` is asked after each token whether its row has enough.
     """
     if not prompts:
@@ -70,7 +70,8 @@ def generate(
         most = min(settings.max_tokens, context)
         return (min(context, -(-(len(request.reads) + most) // 64) * 64),)
 
-    texts = [_Text(row, list(prompt), first_row + row, seed, settings, context) for row, prompt in enumerate(prompts)]
+    numbered = zip(prompts, numbers or range(len(prompts)), strict=True)
+    texts = [_Text(row, list(prompt), number, seed, settings, context) for row, (prompt, number) in enumerate(numbered)]
     for (length,), some in in_classes((text.stay() for text in texts), room).items():
         engine = _engine(engines, len(some), length, settings, end, never, top)
         for step in engine.run(some):

@@ -1,8 +1,9 @@
-"""Sources that are too long for a translator: remembered while it works, and told in one warning for each kind."""
+"""Sources that are too long for a model: remembered while it works, and told in one warning for each kind."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from regard import console
 
@@ -20,6 +21,7 @@ class LongSources:
     advice: str = ADVICE
     limit: str = "positions of the model"
     done: str = "translated"
+    kept: str = "beginning"  # the part that is read of what is too long
     cut: list[str] = field(default_factory=list)  # the first few
     long: list[str] = field(default_factory=list)
     cut_count: int = 0
@@ -36,11 +38,28 @@ class LongSources:
             if len(self.long) < NAMED:
                 self.long.append(f"line {line:,} ({tokens:,} tokens)")
 
+    def take(self) -> dict[str, Any]:
+        """All of it as JSON; nothing is remembered from here on."""
+        taken = asdict(self)
+        self.cut, self.long, self.cut_count, self.long_count = [], [], 0, 0
+        return taken
+
+    def add(self, taken: dict[str, Any]) -> LongSources:
+        """With what comes after it in the same input."""
+        more = LongSources(**taken)
+        return replace(
+            self,
+            cut=[*self.cut, *more.cut][:NAMED],
+            long=[*self.long, *more.long][:NAMED],
+            cut_count=self.cut_count + more.cut_count,
+            long_count=self.long_count + more.long_count,
+        )
+
     def warn(self) -> None:
         if self.cut_count:
             console.warn(
                 f"{_count(self.cut_count, self.what)} longer than the {self.positions:,} {self.limit}, and "
-                f"only the beginning was {self.done}: {_named(self.cut, self.cut_count)}. {self.advice}".rstrip()
+                f"only the {self.kept} was {self.done}: {_named(self.cut, self.cut_count)}. {self.advice}".rstrip()
             )
         if self.long_count:
             console.warn(

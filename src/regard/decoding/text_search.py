@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -59,8 +60,17 @@ class TextSearch:
             return
         self.engines.ready()
         done = _Count(progress)
+        if self.engines.groups == 1:
+            yield from self._group(asked, best, done)
+            return
+        groups = [asked[first :: self.engines.groups] for first in range(self.engines.groups)]
+        for raw in self.engines.processes.each(groups, lambda group: _as_bytes(self._group(group, best, done))):
+            yield from _from_bytes(raw)
+
+    def _group(self, asked: list[Request], best: int, done: _Count) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Of some requests, that are searched for together."""
         decode = _drawn if self.settings.temperature > 0 else _searched
-        for (length, source_length), some in self._classes(asked).items():
+        for (length, source_length), some in self._classes(asked).items() if asked else ():
             yield from self._search_class(some, length, source_length, best, done.more, decode)
 
     def record(self, request: Request) -> SearchRecord:
@@ -141,6 +151,20 @@ class TextSearch:
 
         drawing = (settings.temperature, settings.top_k, settings.top_p, settings.slots, settings.no_repeat)
         return engines.get((slots, beams, length, source_length, forces, drawing, worker, remembers), make)
+
+
+def _as_bytes(found: Iterable[tuple[int, list[Hypothesis]]]) -> NDArray[np.uint8]:
+    """For another process."""
+    listed = [
+        (number, [([*map(int, h.tokens)], float(h.log_probability), float(h.score)) for h in best_ones])
+        for number, best_ones in found
+    ]
+    return np.frombuffer(json.dumps(listed).encode(), np.uint8)
+
+
+def _from_bytes(raw: NDArray[np.uint8]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    for number, best_ones in json.loads(raw.tobytes()):
+        yield number, [Hypothesis(*fields) for fields in best_ones]
 
 
 class _Count:

@@ -50,8 +50,8 @@ class Translator:
 
         A line is a sentence; with `split` it may be several, each translated by itself: a prefix is the first one's,
         and the translations are the best combinations. `noticed` is told the place of each line, from 0, and the
-        tokens of each of its sentences. `first_row` numbers the first line that is not blank, so that a sampled text
-        depends on its number in the whole input and not on how the input was cut into pieces. `forced`: as ids.
+        tokens of each of its sentences. `first_row` numbers the first line, so that a sampled text depends on its
+        line's number in the whole input and not on how the input was cut into pieces. `forced`: as ids.
         """
         best = best or self.settings.beam
         parts = list(_parts(sentences, split, first_row))
@@ -93,13 +93,11 @@ class Translator:
 
 
 def _parts(lines: Sequence[str], split: bool, first_row: int) -> Iterator[Part]:
-    """What is translated by itself, in order. Blank lines are not, and are not numbered."""
-    row = first_row
+    """What is translated by itself, in order. Blank lines are not."""
     for line, text in enumerate(lines):
         if text.strip():
             for place, sentence in enumerate(split_sentences(text) if split else [text]):
-                yield Part(sentence, line, row + place * NEXT_SENTENCE, place > 0)
-            row += 1
+                yield Part(sentence, line, first_row + line + place * NEXT_SENTENCE, place > 0)
 
 
 def joined(of_sentences: list[list[Translation]], most: int) -> list[Translation]:

@@ -21,7 +21,8 @@ from regard.data.game_corpus import MOVES, RESULTS, Games
 from regard.data.games.position import Position
 from regard.hardware import Hardware
 from regard.training.loss import cross_entropy
-from regard.training.measure import outputs
+from regard.training.measure import Room, outputs, sums
+from regard.training.processes import ALONE, Processes
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def judge(
     batches: Iterator[JudgedBatch],
     logits_of: Callable[[GameBatch], Tensor],
     hardware: Hardware,
+    processes: Processes = ALONE,
 ) -> dict[str, float]:
     """Loss, accuracy, and how much of what the model expects is allowed; all but the loss in percent."""
 
@@ -76,12 +78,10 @@ def judge(
         mass_BT = (moves_BTV.softmax(-1) * batch.legal_BTV).sum(-1)
         loss = cross_entropy(logits_BTW, batch.labels, ignore=batch.nothing)
         counts = (real_BT.sum(), right_BT.sum(), asked_BT.sum(), likeliest_BT.sum(), mass_BT.sum())
-        return torch.stack([loss.double(), *(count.double() for count in counts)]).cpu()
+        return torch.stack([loss.double(), *(count.double() for count in counts)])
 
-    sums = torch.zeros(6, dtype=torch.double)
-    for _, some in outputs(model, batches, compute, hardware):
-        sums += some
-    loss, targets, right, moves, legal, mass = sums.tolist()
+    found = sums(model, batches, compute, hardware, processes).tolist() or [0.0] * 6
+    loss, targets, right, moves, legal, mass = found
     return {
         "loss": loss / max(targets, 1),
         "accuracy": 100 * right / max(targets, 1),
@@ -92,7 +92,11 @@ def judge(
 
 @torch.inference_mode()
 def likeliest_results(
-    model: nn.Module, batches: Iterator[GameBatch], logits_of: Callable[[GameBatch], Tensor], hardware: Hardware
+    model: nn.Module,
+    batches: Iterator[GameBatch],
+    logits_of: Callable[[GameBatch], Tensor],
+    hardware: Hardware,
+    processes: Processes = ALONE,
 ) -> NDArray[np.int64]:
     """For each game, the result that makes its moves likeliest: argmax_r p(moves | r), [N]."""
 
@@ -106,4 +110,9 @@ def likeliest_results(
             log_p_RB.append((log_p_BT * (batch.labels != batch.nothing)).sum(-1))
         return torch.stack(log_p_RB).argmax(0).cpu()
 
-    return np.concatenate([each.numpy() for _, each in outputs(model, batches, compute, hardware)])
+    room = Room()
+
+    def of_batch(batch: GameBatch) -> NDArray[np.int64]:
+        return np.concatenate([each.numpy() for _, each in outputs(model, [batch], compute, hardware, room)])
+
+    return np.concatenate(processes.each(batches, of_batch))

@@ -26,6 +26,8 @@ from regard.settings import CausalModel
 
 
 class FeedbackTrunk(Trunk):
+    reads_in_order = True
+
     def __init__(self, settings: CausalModel, embedding: nn.Module):
         super().__init__(settings, embedding, causal=True)
         self.memory = FeedbackMemory(settings)

@@ -50,8 +50,8 @@ def through(blocks: nn.ModuleList, norm: nn.Module, x_BTD: Tensor, context: Cont
 
 def _fused(blocks: nn.ModuleList, norm: nn.Module, x_BTD: Tensor) -> Any:
     """The kernels for training on a GPU, where they can do all that the blocks do."""
-    if not (FUSED and x_BTD.is_cuda):
-        return None
+    if not (FUSED and x_BTD.is_cuda) or any(hasattr(block, "unshard") for block in blocks):
+        return None  # these read the weights of all blocks; of a sharded model, only a block itself has its own
     try:
         from regard.layers.fused import stack
     except ImportError:  # without Triton

@@ -25,6 +25,8 @@ from regard.settings import ModelSettings
 
 
 class Trunk(nn.Module):
+    reads_in_order = False  # whether each position passes all blocks before the next one does
+
     def __init__(self, settings: ModelSettings, embedding: nn.Module, causal: bool):
         super().__init__()
         self.causal = causal

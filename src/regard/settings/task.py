@@ -58,6 +58,10 @@ class TaskSettings(Settings):
                 "widths are multiples of 16 and 128",
                 'use system.precision = "auto", or another model',
             )
+        if self.training.shard:
+            no = {"system.compile": self.system.compile == "yes", "system.precision": self.system.precision == "float8"}
+            for name in [name for name, asked in no.items() if asked]:
+                yield Problem(f"training.shard = true needs blocks as they are, without {name}", f'use {name} = "auto"')
 
     def check_parts(self) -> Iterator[Problem]:
         """What does not fit together with the mixer, the positions or the optimizer, whose classes bring torch."""
@@ -155,7 +159,7 @@ class NetworkSettings(TaskSettings):
     def saved_by_compiling(self) -> float:
         """From the work ahead: every number that passes a block, in every update. Nothing where kernels are written."""
         fused = self.model.fused and self.system.precision != "float32"
-        if fused or self.model.in_order or not self.model.part("mixer").compiles:
+        if fused or self.training.shard or self.model.in_order or not self.model.part("mixer").compiles:
             return 0.0
         training = self.training
         numbers = self.tokens_per_step * self.width * (2 if getattr(training, "consistency", 0.0) else 1)

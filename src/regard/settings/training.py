@@ -57,6 +57,9 @@ class TrainingSettings(PartSection):
     reduce: Literal["exact", "fast"] = Field(
         "exact", description="exact: micro-batches are added in one order, whatever the number of processes · fast"
     )
+    shard: bool = Field(
+        False, description="each process holds a part of the model only, for one that does not fit a device"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

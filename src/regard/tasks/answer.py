@@ -24,6 +24,7 @@ from regard.settings import (
 from regard.tasks.task import About, Task
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from regard.data.question_batches import QuestionBatch, QuestionRows
@@ -198,15 +199,24 @@ class Answer(Task[AnswerTaskSettings]):
         from regard.decoding.spans import WindowGuess
         from regard.training.span_loss import log_likelihood
 
-        self.model.eval()
-        for batch, numbers in in_order(windows, self._shape):
+        def of_batch(batch: QuestionBatch) -> NDArray[np.float32]:
+            """At every position how likely the answer starts there, ends there, and the known one is right: [3, N]."""
             with torch.inference_mode(), self.hardware.autocast():
                 on_device = batch.to(self.hardware.device)
                 log_p_2BT = self.log_probabilities(on_device)
                 likely_BT = log_likelihood(log_p_2BT, on_device)
-            start_N, end_N = log_p_2BT.flatten(1).cpu().numpy()
-            likely_N = likely_BT.flatten().cpu().numpy()
-            starts = np.flatnonzero((batch.labels != batch.nothing).numpy())
+            return torch.cat([log_p_2BT, likely_BT[None]]).flatten(1).cpu().numpy()
+
+        laid_out: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # of each batch its windows, where they start
+
+        def batches() -> Iterator[QuestionBatch]:
+            for batch, numbers in in_order(windows, self._shape):
+                laid_out.append((numbers, np.flatnonzero((batch.labels != batch.nothing).numpy())))
+                yield batch
+
+        self.model.eval()
+        found = self.processes.each(batches(), of_batch)
+        for (start_N, end_N, likely_N), (numbers, starts) in zip(found, laid_out, strict=True):
             for number, at in zip(numbers.tolist(), starts.tolist(), strict=True):
                 context = at + int(windows.question_length[number]) + 2
                 inside = slice(context, context + int(windows.length[number]))

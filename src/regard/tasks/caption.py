@@ -213,7 +213,7 @@ class Caption(PictureTask[CaptionSettings]):
         from regard.training.measure import measure
 
         batches = in_order(getattr(self.images, split), self.captions[split], self.length, ROWS)
-        measured = measure(self.model, batches, self.logits, self.hardware)
+        measured = measure(self.model, batches, self.logits, self.hardware, self.processes)
         return {"loss": measured.loss, "perplexity": measured.perplexity}
 
     def evaluate(

@@ -219,7 +219,7 @@ class Chat(Task[ChatSettings]):
         from regard.data.chat_batches import in_order
         from regard.training.measure import measure
 
-        measured = measure(self.model, in_order(talk, self.shape), self.logits, self.hardware)
+        measured = measure(self.model, in_order(talk, self.shape), self.logits, self.hardware, self.processes)
         ids = talk.ids.ids[talk.learned.ids > 0]
         size = int(self.tokenizer.byte_lengths()[ids].sum())
         bits = measured.total / math.log(2)

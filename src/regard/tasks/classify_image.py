@@ -149,17 +149,25 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
 
         self.model.eval()
         with torch.inference_mode():
-            parts = [logits.float().softmax(-1).cpu().numpy() for logits in self._forward_passes(pixels_NHWC)]
+            parts = self.processes.each(
+                range(0, len(pixels_NHWC), AT_ONCE),
+                lambda first: self._logits(pixels_NHWC, first).float().softmax(-1).cpu().numpy(),
+            )
         return np.concatenate(parts)
 
-    def _forward_passes(self, pixels_NHWC: NDArray[np.uint8]) -> Iterator[Tensor]:
+    def _logits(self, pixels_NHWC: NDArray[np.uint8], first: int) -> Tensor:
+        """Of some images, from the first on: [B, K]."""
         import numpy as np
         import torch
 
-        for start in range(0, len(pixels_NHWC), AT_ONCE):
-            part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + AT_ONCE])).to(self.hardware.device)
-            with self.hardware.autocast():
-                yield self.model(self.scaled.pixels(part_BHWC))
+        part_BHWC = torch.from_numpy(np.array(pixels_NHWC[first : first + AT_ONCE])).to(self.hardware.device)
+        with self.hardware.autocast():
+            logits_BK: Tensor = self.model(self.scaled.pixels(part_BHWC))
+        return logits_BK
+
+    def _forward_passes(self, pixels_NHWC: NDArray[np.uint8]) -> Iterator[Tensor]:
+        for first in range(0, len(pixels_NHWC), AT_ONCE):
+            yield self._logits(pixels_NHWC, first)
 
     @property
     def _layers(self) -> list[nn.Module]:

@@ -178,15 +178,24 @@ class ClassifyText(Task[ClassifyTextSettings]):
 
         from regard.data.labelled_batches import in_order
 
+        def of_batch(batch: LabelledBatch) -> NDArray[np.float32]:
+            on_device = batch.to(self.hardware.device)
+            with torch.inference_mode(), self.hardware.autocast():
+                logits_BTC = self.logits(on_device)
+            read_BT = on_device.labels != batch.nothing
+            return logits_BTC[read_BT].float().softmax(-1).cpu().numpy()
+
         self.model.eval()
+        numbers: list[NDArray[np.int64]] = []  # of the texts of each batch
+
+        def batches() -> Iterator[LabelledBatch]:
+            for batch, its_numbers in in_order(texts, self._shape, self.settings.data.max_length):
+                numbers.append(its_numbers)
+                yield batch
+
         p_NC = np.zeros((len(texts), len(self.classes)), np.float32)
-        with torch.inference_mode():
-            for batch, numbers in in_order(texts, self._shape, self.settings.data.max_length):
-                on_device = batch.to(self.hardware.device)
-                with self.hardware.autocast():
-                    logits_BTC = self.logits(on_device)
-                read = on_device.labels != batch.nothing
-                p_NC[numbers] = logits_BTC[read].float().softmax(-1).cpu().numpy()
+        for part_PC, its_numbers in zip(self.processes.each(batches(), of_batch), numbers, strict=True):
+            p_NC[its_numbers] = part_PC
         return p_NC
 
     def validate(self, step: int) -> dict[str, float]:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from regard.data.box_batches import BoxBatch
     from regard.data.boxes import BoxedImages, BoxSplits
     from regard.data.image_cache import Images, ImageSplits
-    from regard.decoding.suppression import Candidates
     from regard.evaluation.detection import DetectionReport, Found
     from regard.evaluation.metrics import Evaluation
     from regard.inside.subject import Subject
@@ -215,7 +214,7 @@ class Detect(PictureTask[DetectSettings]):
             box_batch(boxed, part_B, np.zeros(len(part_B), np.int64), most)
             for part_B in np.split(numbers_N, range(AT_ONCE, len(boxed), AT_ONCE))
         )
-        return mean_loss(self.model, batches, self._plain_loss, self.hardware)
+        return mean_loss(self.model, batches, self._plain_loss, self.hardware, self.processes)
 
     def _report(self, boxed: BoxedImages, found: Sequence[Sequence[Found]]) -> DetectionReport:
         from regard.evaluation.detection import average_precision
@@ -336,9 +335,10 @@ class Detect(PictureTask[DetectSettings]):
 
         assert images.sizes_N2 is not None
         listed: list[list[Found]] = []
-        for candidates in self._candidates(images.pixels_NHWC):
-            parts = [tensor.float().cpu().numpy() for tensor in candidates]
-            for boxes_P4, scores_P, classes_P, kept_P in zip(*parts, strict=True):
+        firsts = range(0, len(images.pixels_NHWC), AT_ONCE)
+        for part_BP7 in self.processes.each(firsts, lambda first: self._candidates(images.pixels_NHWC, first)):
+            for proposed_P7 in part_BP7:
+                boxes_P4, (scores_P, classes_P, kept_P) = proposed_P7[:, :4], proposed_P7[:, 4:].T
                 width, height = map(int, images.sizes_N2[len(listed)])
                 own_P4 = place_back(boxes_P4, placement((width, height), self.settings.images))
                 own_P4 = cut_at_edges(own_P4, width, height)
@@ -351,8 +351,8 @@ class Detect(PictureTask[DetectSettings]):
                 )
         return listed
 
-    def _candidates(self, pixels_NHWC: NDArray[np.uint8]) -> Iterator[Candidates]:
-        """What is proposed for some images at a time, on the device."""
+    def _candidates(self, pixels_NHWC: NDArray[np.uint8], first: int) -> NDArray[np.float32]:
+        """What is proposed for some images, from the first on: boxes, scores, classes, and which to keep, [B, P, 7]."""
         import numpy as np
         import torch
 
@@ -360,10 +360,11 @@ class Detect(PictureTask[DetectSettings]):
 
         settings = self.settings.detection
         self.model.eval()
-        for start in range(0, len(pixels_NHWC), AT_ONCE):
-            part_BHWC = torch.from_numpy(np.array(pixels_NHWC[start : start + AT_ONCE])).to(self.hardware.device)
-            with torch.inference_mode(), self.hardware.autocast():
-                logits_BLK, boxes_BL4 = self.model(self.scaled.pixels(part_BHWC))
-                scores_BLK = self.model.scores(logits_BLK)
-            with torch.inference_mode():
-                yield found(boxes_BL4, scores_BLK, settings.most, settings.overlap if self.model.suppresses else None)
+        part_BHWC = torch.from_numpy(np.array(pixels_NHWC[first : first + AT_ONCE])).to(self.hardware.device)
+        with torch.inference_mode(), self.hardware.autocast():
+            logits_BLK, boxes_BL4 = self.model(self.scaled.pixels(part_BHWC))
+            scores_BLK = self.model.scores(logits_BLK)
+        with torch.inference_mode():
+            overlap = settings.overlap if self.model.suppresses else None
+            boxes_BP4, *others = found(boxes_BL4, scores_BLK, settings.most, overlap)
+            return torch.cat([boxes_BP4.float(), torch.stack([one.float() for one in others], -1)], -1).cpu().numpy()

@@ -117,7 +117,7 @@ class Embeddings(RunningText[EmbeddingsTaskSettings]):
         """The mean loss of the guessed words; contexts and wrong words are drawn the same every time."""
         from regard.training.measure import mean_loss
 
-        return {"loss": mean_loss(self.model, self._stream(ids).in_order(), self.loss, self.hardware)}
+        return {"loss": mean_loss(self.model, self._stream(ids).in_order(), self.loss, self.hardware, self.processes)}
 
     def measured_how(self) -> str:
         return "nats per guessed word"

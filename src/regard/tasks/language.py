@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from regard import console
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from regard.data.text_batches import TextBatch
     from regard.data.tokenizers import TextTokenizer
+    from regard.decoding.long_sources import LongSources
     from regard.inside.subject import Subject
     from regard.models.causal import Causal
 
@@ -183,7 +185,9 @@ class Language(RunningText[LanguageSettings]):
         from regard.data.text_batches import in_order
         from regard.training.measure import measure
 
-        measured = measure(self.model, in_order(ids, self._rows, self.context), self.logits, self.hardware)
+        measured = measure(
+            self.model, in_order(ids, self._rows, self.context), self.logits, self.hardware, self.processes
+        )
         size = int(self.tokenizer.byte_lengths()[ids[1:]].sum())
         bits = measured.total / math.log(2)
         return {"loss": measured.loss, "perplexity": measured.perplexity, "bits_per_byte": bits / max(size, 1)}
@@ -237,12 +241,19 @@ class Language(RunningText[LanguageSettings]):
         samples: int = 1,
         stop: Sequence[str] = (),
         seed: int = 1,
+        numbers: Sequence[int] | None = None,
+        noticed: Callable[[int, int], None] | None = None,
         **decoding: Any,
     ) -> list[str]:
-        """How each prompt continues, `samples` times each. Keywords override [decoding]: temperature=0.8 …"""
+        """How each prompt continues, `samples` times each. Keywords override [decoding]: temperature=0.8 …
+
+        What is drawn depends on the seed and the number of the prompt; `numbers` are its place if not given. `noticed`
+        is told the place of each prompt and its tokens, instead of a warning about each that is too long.
+        """
         prompts = [prompts] if isinstance(prompts, str) else list(prompts)
         texts = [""] * (len(prompts) * samples)
-        for piece in self.generate_pieces(prompts, samples=samples, stop=stop, seed=seed, **decoding):
+        how: dict[str, Any] = {"numbers": numbers, "noticed": noticed} | decoding
+        for piece in self.generate_pieces(prompts, samples=samples, stop=stop, seed=seed, **how):
             texts[piece.sample] += piece.text
         return texts
 
@@ -254,6 +265,8 @@ class Language(RunningText[LanguageSettings]):
         stop: Sequence[str] = (),
         seed: int = 1,
         top: int = 0,
+        numbers: Sequence[int] | None = None,
+        noticed: Callable[[int, int], None] | None = None,
         **decoding: Any,
     ) -> Iterator[Piece]:
         """The text as it is written, piece by piece. Text number n continues prompt n // samples."""
@@ -274,8 +287,13 @@ class Language(RunningText[LanguageSettings]):
                 f"{self._what_mixes} cannot take back a token that was guessed wrongly.",
                 "Leave out --lookup.",
             )
-        encoded = [ids for ids in map(self.encode, prompts) for _ in range(samples)]
-        return self._pieces(encoded, settings, stop, seed, top)
+        encoded = [
+            ids
+            for place, prompt in enumerate(prompts)
+            for ids in [self.encode(prompt, noticed and partial(noticed, place))] * samples
+        ]
+        rows = [number * samples + sample for number in numbers for sample in range(samples)] if numbers else None
+        return self._pieces(encoded, rows, settings, stop, seed, top)
 
     @property
     def _what_mixes(self) -> str:
@@ -283,7 +301,13 @@ class Language(RunningText[LanguageSettings]):
         return "Feedback" if model.in_order else f'Its mixer "{model.mixer}"'
 
     def _pieces(
-        self, encoded: list[list[int]], settings: GenerationSettings, stop: Sequence[str], seed: int, top: int
+        self,
+        encoded: list[list[int]],
+        numbers: list[int] | None,
+        settings: GenerationSettings,
+        stop: Sequence[str],
+        seed: int,
+        top: int,
     ) -> Iterator[Piece]:
         from regard.data.tokenizers import END
         from regard.decoding.generate import generate
@@ -297,6 +321,7 @@ class Language(RunningText[LanguageSettings]):
             end=END,
             never=self._never(),
             seed=seed,
+            numbers=numbers,
             top=top,
             finished=lambda row: writers[row].stopped,
             engines=self.engines(settings.int8),
@@ -311,8 +336,15 @@ class Language(RunningText[LanguageSettings]):
             if not writer.stopped and (rest := writer.rest()):
                 yield Piece(row, rest, "", 1.0, [], True)
 
-    def encode(self, prompt: str) -> list[int]:
-        """The ids of a prompt; of one longer than the context, the last part.
+    def long_prompts(self) -> LongSources:
+        """What remembers which prompts are longer than the model can read."""
+        from regard.decoding.long_sources import LongSources
+
+        most, limit = self.context - 1, "tokens that the context has room for"
+        return LongSources(most, most, what="prompt", advice="", limit=limit, done="read", kept="end")
+
+    def encode(self, prompt: str, noticed: Callable[[int], None] | None = None) -> list[int]:
+        """The ids of a prompt; of one longer than the context, the last part. `noticed` is told how many there are.
 
         Where documents are kept apart, a prompt is the beginning of one, as training has shown it. Otherwise an empty
         prompt is a new line.
@@ -324,11 +356,14 @@ class Language(RunningText[LanguageSettings]):
             ids = [START, *ids]
         elif not ids:
             ids = [END] if self.settings.data.documents == "apart" else self.tokenizer.encode(["\n"])[0]
+        if noticed:
+            noticed(len(ids))
         if len(ids) >= self.context:
-            console.warn(
-                f"The prompt has {len(ids):,} tokens, the context {self.context:,}: only the last "
-                f"{self.context - 1:,} are read."
-            )
+            if noticed is None:
+                console.warn(
+                    f"The prompt has {len(ids):,} tokens, the context {self.context:,}: only the last "
+                    f"{self.context - 1:,} are read."
+                )
             ids = ids[-(self.context - 1) :]
         return ids
 

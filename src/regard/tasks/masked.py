@@ -116,7 +116,7 @@ class Masked(RunningText[MaskedSettings]):
         from regard.training.measure import measure
 
         batches = in_order(ids, self._rows, self.settings.training.row_length, self.masking)
-        measured = measure(self.model, batches, self.logits, self.hardware)
+        measured = measure(self.model, batches, self.logits, self.hardware, self.processes)
         return {"loss": measured.loss, "perplexity": measured.perplexity, "accuracy": measured.accuracy}
 
     def unread(self, ids: NDArray[Any]) -> int:

@@ -168,7 +168,9 @@ class Pixels(ImageTask[PixelTaskSettings]):
 
         training = self.settings.training
         at_once = max(1, training.images_per_batch // training.micro_batches)
-        measured = measure(self.model, self._batches(images.pixels_NHWC, at_once), self.logits, self.hardware)
+        measured = measure(
+            self.model, self._batches(images.pixels_NHWC, at_once), self.logits, self.hardware, self.processes
+        )
         return {"loss": measured.loss, "bits_per_pixel": measured.loss / math.log(2)}
 
     def _batches(self, pixels_NHWC: NDArray[np.uint8], at_once: int) -> Iterator[PixelBatch]:

@@ -214,7 +214,7 @@ class Play(Task[PlaySettings]):
         from regard.evaluation.legality import judge
 
         batches = judged.batches(self._rows, self._length, self.game)
-        return judge(self.model, batches, self.logits, self.hardware)
+        return judge(self.model, batches, self.logits, self.hardware, self.processes)
 
     def _result_accuracy(self, games: Games) -> float:
         """Percentage of the games whose result is the one that makes their moves likeliest."""
@@ -222,7 +222,7 @@ class Play(Task[PlaySettings]):
         from regard.evaluation.legality import likeliest_results
 
         batches = in_order(games.words, self._rows, self._length)
-        guessed_N = likeliest_results(self.model, batches, self.logits, self.hardware)
+        guessed_N = likeliest_results(self.model, batches, self.logits, self.hardware, self.processes)
         return 100 * float((guessed_N == games.results).mean())
 
     def _matches(self) -> list[tuple[Pairing, Match]]:

@@ -24,8 +24,11 @@ KEPT = 4  # vectors of each position that every block keeps for the way back, at
 HALF = 2  # bytes of a number in the smallest of the precisions
 
 
-def check_room_to_train(task: Task[Any]) -> None:
-    """An error if the model of a prepared task, its optimizer and a batch cannot be in memory together."""
+def check_room_to_train(task: Task[Any], holders: int = 1) -> None:
+    """An error if the model of a prepared task, its optimizer and a batch cannot be in memory together.
+
+    `holders`: so many processes hold a part of the model each. To validate, every one has all its weights.
+    """
     model = _laid_out(task)
     if model is None:
         return
@@ -33,21 +36,21 @@ def check_room_to_train(task: Task[Any]) -> None:
     optimizer = settings.training.part("optimizer")
     each = NUMBER * (2 + getattr(optimizer, "remembers", 0) + bool(settings.training.ema))
     weights = sum(parameter.numel() for parameter in model.parameters())
+    held = each * weights if holders == 1 else each * weights // holders + NUMBER * weights
     buffers = sum(buffer.numel() for buffer in model.buffers())
     positions = settings.tokens_per_step // settings.training.pieces
     batch = positions * HALF * (settings.width * KEPT * _layers(settings) + _logits(model))
     free = _free(task.hardware.device)
-    if each * weights + NUMBER * buffers > free:
+    if held + NUMBER * buffers > free:
         raise RegardError(
             f"There is no room to train a model of {weights:,} weights.",
-            f"With gradients and optimizer they take {_shown(each * weights)}; {_shown(free)} of memory are free.",
+            f"With gradients and optimizer they take {_shown(held)}; {_shown(free)} of memory are free.",
             f"Lower {' or '.join(_sizes(settings))}.",
         )
-    if each * weights + batch > free:
+    if held + batch > free:
         raise RegardError(
             f"There is no room to train with {settings.BATCH} = {settings.batch_size:,}.",
-            f"A batch takes {_shown(batch)} or more, the model {_shown(each * weights)}; {_shown(free)} of memory are "
-            "free.",
+            f"A batch takes {_shown(batch)} or more, the model {_shown(held)}; {_shown(free)} of memory are free.",
             f"Lower {settings.BATCH}, or raise training.micro_batches (same result, less memory).",
         )
 

@@ -178,26 +178,29 @@ class Segment(PictureTask[SegmentSettings]):
         logits_BHWK = self.model(self.scaled(images_BCHW))
         return cross_entropy(logits_BHWK, labels_BHW, self.settings.training.label_smoothing, batch.nothing)
 
-    def _logits(self, pixels_NHWC: NDArray[np.uint8]) -> Iterator[tuple[slice, Tensor]]:
-        """Of every pixel, some images at a time: float32 [B, H, W, K]."""
+    def _parts(self, pixels_NHWC: NDArray[np.uint8]) -> list[slice]:
+        """So many images at a time."""
+        images = self.settings.images
+        at_once = max(1, LOGITS_AT_ONCE // (images.height * images.width * len(self.classes)))
+        return [slice(start, start + at_once) for start in range(0, len(pixels_NHWC), at_once)]
+
+    def _logits(self, pixels_BHWC: NDArray[np.uint8]) -> Tensor:
+        """Of every pixel: float32 [B, H, W, K]."""
         import numpy as np
         import torch
 
         self.model.eval()
-        images = self.settings.images
-        at_once = max(1, LOGITS_AT_ONCE // (images.height * images.width * len(self.classes)))
-        for start in range(0, len(pixels_NHWC), at_once):
-            part = slice(start, start + at_once)
-            part_BHWC = torch.from_numpy(np.array(pixels_NHWC[part])).to(self.hardware.device)
-            with torch.inference_mode(), self.hardware.autocast():
-                logits_BHWK = self.model(self.scaled.pixels(part_BHWC))
-            yield part, logits_BHWK.float()
+        on_device_BHWC = torch.from_numpy(np.array(pixels_BHWC)).to(self.hardware.device)
+        with torch.inference_mode(), self.hardware.autocast():
+            logits_BHWK: Tensor = self.model(self.scaled.pixels(on_device_BHWC))
+        return logits_BHWK.float()
 
     def guess(self, pixels_NHWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The class of every pixel: [N, H, W]."""
         import numpy as np
 
-        return np.concatenate([logits.argmax(-1).byte().cpu().numpy() for _, logits in self._logits(pixels_NHWC)])
+        parts = (self._logits(pixels_NHWC[part]) for part in self._parts(pixels_NHWC))
+        return np.concatenate([logits_BHWK.argmax(-1).byte().cpu().numpy() for logits_BHWK in parts])
 
     def _counted(self, images: MaskedImages) -> tuple[NDArray[np.int64], float]:
         """How many pixels of each class were taken for each, image by image; and the mean loss in nats."""
@@ -208,15 +211,18 @@ class Segment(PictureTask[SegmentSettings]):
         from regard.evaluation.segmentation import pixel_counts
         from regard.training.loss import cross_entropy
 
-        counts, total, labelled = [], 0.0, 0
-        for part, logits_BHWK in self._logits(images.pixels_NHWC):
-            true_BHW = images.classes(part)
+        def of_part(part: slice) -> NDArray[np.float64]:
+            """The loss of some images, and then all their counts."""
+            logits_BHWK, true_BHW = self._logits(images.pixels_NHWC[part]), images.classes(part)
             labels_BHW = torch.from_numpy(true_BHW).to(logits_BHWK.device).long()
-            total += cross_entropy(logits_BHWK, labels_BHW, ignore=NOTHING).item()
-            labelled += int((true_BHW != NOTHING).sum())
-            guessed_BHW = logits_BHWK.argmax(-1).byte().cpu().numpy()
-            counts.append(pixel_counts(true_BHW, guessed_BHW, len(self.classes)))
-        return np.concatenate(counts), total / max(labelled, 1)
+            loss = cross_entropy(logits_BHWK, labels_BHW, ignore=NOTHING).item()
+            counts_BKK = pixel_counts(true_BHW, logits_BHWK.argmax(-1).byte().cpu().numpy(), len(self.classes))
+            return np.concatenate([[loss], counts_BKK.ravel()])
+
+        parts = self.processes.each(self._parts(images.pixels_NHWC), of_part)
+        counts = np.concatenate([part[1:] for part in parts]).astype(np.int64)
+        total = sum(float(part[0]) for part in parts)
+        return counts.reshape(-1, len(self.classes), len(self.classes)), total / max(int(counts.sum()), 1)
 
     def validate(self, step: int) -> dict[str, float]:
         return self._measure(self.images.valid)
@@ -312,8 +318,7 @@ class Segment(PictureTask[SegmentSettings]):
             pixels_HWC, size = read_with_size(Path(image), settings)
         else:
             pixels_HWC, size = fit_pixels(image, settings), (image.shape[1], image.shape[0])
-        [(_, logits_1HWK)] = self._logits(pixels_HWC[None])
-        logits_KHW = logits_1HWK[0].permute(2, 0, 1).contiguous().cpu().numpy()
+        logits_KHW = self._logits(pixels_HWC[None])[0].permute(2, 0, 1).contiguous().cpu().numpy()
         class_hw = np.concatenate(
             [part_Krw.argmax(0).astype(np.uint8) for part_Krw in unfit(logits_KHW, size, settings)]
         )

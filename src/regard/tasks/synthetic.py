@@ -112,7 +112,9 @@ class Synthetic(Task[SyntheticTaskSettings]):
         from regard.training.measure import measure
 
         batch = held_out(self.settings.synthetic, split)
-        return measure(self.model, batch.split(-(-len(batch.labels) // self._rows)), self.logits, self.hardware)
+        return measure(
+            self.model, batch.split(-(-len(batch.labels) // self._rows)), self.logits, self.hardware, self.processes
+        )
 
     def _sample(self) -> str:
         """The first few sequences: what was read, what was expected, and what came."""

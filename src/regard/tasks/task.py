@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.explain.shown import Shown
     from regard.hardware import Hardware
     from regard.inside.trace import Trace
+    from regard.training.processes import Processes
 
 S = TypeVar("S", bound=TaskSettings)
 DATA = "data.json"
@@ -59,6 +60,7 @@ class Task(ABC, Generic[S]):
     def __init__(self, settings: S, folder: RunFolder, hardware: Hardware | None = None):
         self.settings, self.folder = settings, folder
         self._engines: dict[bool, Engines] = {}
+        self._processes: Processes | None = None
         if hardware is not None:
             self.hardware = hardware
 
@@ -107,6 +109,16 @@ class Task(ABC, Generic[S]):
         start_weights(self)
 
     # ------------------------------------------------------------ training and scoring
+
+    @property
+    def processes(self) -> Processes:
+        """Those that train it together, and score it together while they do; a loaded run is alone."""
+        from regard.training.processes import ALONE
+
+        return self._processes or ALONE
+
+    def train_with(self, processes: Processes) -> None:
+        self._processes = processes
 
     def hidden(self, batch: Any) -> Tensor:
         """What the model's head reads, [..., D], for the labels of the batch, [...]."""
@@ -163,6 +175,10 @@ class Task(ABC, Generic[S]):
 
         if self._engines.get(int8) is None or self._engines[int8].source is not self.model:
             self._engines[int8] = Engines(self.model, self.hardware.device, self.hardware.precision, int8)
+        if self._processes is not None:
+            # Texts are searched for in as many groups as an update has pieces, whoever takes them: those that share
+            # a group share products, whose last bits may depend on that.
+            self._engines[int8].share(self._processes, self.settings.training.pieces)
         return self._engines[int8]
 
     def trace(self, *given: Any, **options: Any) -> Trace:

@@ -284,7 +284,7 @@ class PairTask(Task[P]):
         from regard.training.measure import measure
 
         batches = in_order(self.pairs[split], self.rectangle, self._most_positions)
-        measured = measure(self.model, batches, self.logits, self.hardware)
+        measured = measure(self.model, batches, self.logits, self.hardware, self.processes)
         return {"loss": measured.loss, "perplexity": measured.perplexity}
 
     def evaluate(self, files: FileList | None = None, split: str = "test", **options: Any) -> Evaluation:

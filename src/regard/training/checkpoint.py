@@ -4,13 +4,17 @@
 `state.json`; `manifest.json` lists the sha256 of each. A checkpoint is written under a temporary name,
 flushed, and renamed: it is there whole or not at all. On resume each manifest is checked, newest first,
 and the first checkpoint that is whole is used. No pickle is read or written.
+
+Where every process holds some rows of each tensor, each writes its own: `model-1-of-2.safetensors`. Whoever reads them
+puts the rows together again, so any number of processes can go on from there.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,13 +30,14 @@ from torch import Tensor, nn
 from regard.errors import RegardError, first_problem
 from regard.files import flush, must_be_a_file, read_small, sha256
 from regard.training.folder import RunFolder, saved_steps, step_folders
+from regard.training.processes import ALONE, Processes
+from regard.training.rows import divided, like, own_rows
 from regard.training.tensors import map_tensors, save_tensors
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
-TENSORS = {"model.safetensors", "optimizer.safetensors", "average.safetensors"}
 CHECKED_AT_ONCE = 8
-REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
+REQUIRED = ("model", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,9 @@ _MANIFEST = TypeAdapter(_Manifest)
 class Checkpoint:
     """One saved moment of a training."""
 
-    weights: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    average: dict[str, Tensor]
+    weights: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    average: Mapping[str, Tensor]
     state: dict[str, Any]
 
 
@@ -58,39 +63,78 @@ class CheckpointError(Exception):
 
 
 class Checkpoints:
-    def __init__(self, folder: Path, every: int, keep: int, warn: Callable[[str], None]):
-        """`every`: the regular distance between checkpoints; an interrupt may add one in between."""
+    def __init__(self, folder: Path, every: int, keep: int, warn: Callable[[str], None], processes: Processes = ALONE):
+        """`every`: the regular distance between checkpoints; an interrupt may add one in between.
+
+        `processes`: those that save together, each its own rows of every tensor.
+        """
         self.folder, self.every, self.keep, self.warn = folder, every, keep, warn
+        self.processes = processes
 
     def save(self, step: int, checkpoint: Checkpoint, best: int) -> None:
         """Write, then point `last` at it and `best` at the best step, and only then prune older ones."""
-        if step in self.steps() and self.problem(step) is None:
-            self._tidy(step, best)  # the same step again, after an interrupt: it holds the same numbers
+        first, temporary = self.processes.first, self._temporary(step)
+        there = first and step in self.steps() and self.problem(step) is None
+        if self.processes.tell(there):
+            if first:
+                self._tidy(step, best)  # the same step again, after an interrupt: it holds the same numbers
             return
-        final, temporary = self._path(step), self._temporary(step)
         try:
-            self.folder.mkdir(exist_ok=True)
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir()
-            save_tensors(temporary / "model.safetensors", checkpoint.weights)
-            save_tensors(temporary / "optimizer.safetensors", checkpoint.optimizer)
-            if checkpoint.average:
-                save_tensors(temporary / "average.safetensors", checkpoint.average)
-            (temporary / "state.json").write_text(json.dumps(checkpoint.state, indent=2))
-            digests = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
-            (temporary / "manifest.json").write_text(json.dumps({"step": step, "sha256": digests}, indent=2))
-            for path in temporary.iterdir():
-                flush(path)
-            flush(temporary)
-            if final.exists():
-                shutil.rmtree(final)  # it is damaged
-            temporary.rename(final)
-            flush(self.folder)
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(str(error)) from None
+            self._together(lambda: self._begin(temporary) if first else {})
+            digests = self._together(lambda: self._write(temporary, checkpoint))
+            self._together(lambda: self._end(temporary, step, digests) if first else {})
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        self._tidy(step, best)
+            if first:
+                shutil.rmtree(temporary, ignore_errors=True)
+        if first:
+            self._tidy(step, best)
+
+    def _together(self, act: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """A step of saving that all processes take; what each finds, of all. If it fails for one, it does for all."""
+        try:
+            told = {"found": act()}
+        except (OSError, SafetensorError) as error:
+            told = {"error": {"": str(error)}}
+        of_all = [json.loads(raw) for raw in self.processes.gather(json.dumps(told).encode())]
+        if failed := next((each["error"] for each in of_all if "error" in each), None):
+            raise CheckpointError(failed[""])
+        return {name: digest for each in of_all for name, digest in each["found"].items()}
+
+    def _begin(self, temporary: Path) -> dict[str, str]:
+        self.folder.mkdir(exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        return {}
+
+    def _write(self, temporary: Path, checkpoint: Checkpoint) -> dict[str, str]:
+        """This process's files, on disk, with their digests."""
+        part = f"-{self.processes.rank + 1}-of-{self.processes.count}" if self.processes.count > 1 else ""
+        kinds = {"model": checkpoint.weights, "optimizer": checkpoint.optimizer, "average": checkpoint.average}
+        written = [temporary / f"{kind}{part}.safetensors" for kind, tensors in kinds.items() if tensors]
+        for path, tensors in zip(written, filter(None, kinds.values()), strict=True):
+            # What is not divided, such as a count of steps, is the first one's.
+            own = {
+                name: own_rows(tensor) for name, tensor in tensors.items() if self.processes.first or divided(tensor)
+            }
+            save_tensors(path, own)
+        if self.processes.first:
+            written.append(temporary / "state.json")
+            written[-1].write_text(json.dumps(checkpoint.state, indent=2))
+        for path in written:
+            flush(path)
+        return {path.name: sha256(path) for path in written}
+
+    def _end(self, temporary: Path, step: int, digests: dict[str, str]) -> dict[str, str]:
+        """All files are there: give them their name."""
+        final, manifest = self._path(step), temporary / "manifest.json"
+        manifest.write_text(json.dumps({"step": step, "sha256": dict(sorted(digests.items()))}, indent=2))
+        flush(manifest)
+        flush(temporary)
+        if final.exists():
+            shutil.rmtree(final)  # it is damaged
+        temporary.rename(final)
+        flush(self.folder)
+        return {}
 
     def steps(self) -> list[int]:
         """The steps saved, oldest first."""
@@ -127,7 +171,8 @@ class Checkpoints:
         folder = self._path(step)
         try:
             manifest = _MANIFEST.validate_json(read_small(folder / "manifest.json"))
-            unreadable = [name for name in sorted(TENSORS & manifest.sha256.keys()) if not _readable(folder / name)]
+            tensors = [name for name in sorted(manifest.sha256) if name.endswith(".safetensors")]
+            unreadable = [name for name in tensors if not _readable(folder / name)]
             if unreadable:
                 return f"{', '.join(unreadable)} cannot be read"
             damaged = [name for name, digest in manifest.sha256.items() if sha256(folder / name) != digest]
@@ -135,17 +180,17 @@ class Checkpoints:
             return f"manifest.json: {first_problem(error)}"
         except OSError as error:
             return str(error).replace("\n", " ")
-        if missing := [name for name in REQUIRED if name not in manifest.sha256]:
-            return f"{', '.join(missing)} is not in its manifest"
+        missing = [kind for kind in REQUIRED if not _parts(kind, manifest.sha256)]
+        if missing or "state.json" not in manifest.sha256:
+            return f"{', '.join(missing) or 'state.json'} is not in its manifest"
         return f"{', '.join(damaged)} does not match its sha256" if damaged else None
 
     def load(self, step: int) -> Checkpoint:
         folder = self._path(step)
-        average = folder / "average.safetensors"
         return Checkpoint(
-            weights=load_file(folder / "model.safetensors"),
-            optimizer=load_file(folder / "optimizer.safetensors"),
-            average=load_file(average) if average.exists() else {},
+            weights=_read(folder, "model"),
+            optimizer=_read(folder, "optimizer"),
+            average=_read(folder, "average"),
             state=json.loads(read_small(folder / "state.json")),
         )
 
@@ -153,7 +198,7 @@ class Checkpoints:
         """The mean of the weights saved at these steps, one file in memory at a time."""
         total: dict[str, Tensor] = {}
         for step in steps:
-            for name, tensor in load_file(self._path(step) / "model.safetensors").items():
+            for name, tensor in _read(self._path(step), "model").items():
                 total[name] = total[name].add_(tensor) if name in total else tensor.to(torch.float64, copy=True)
         return {name: tensor.div_(len(steps)).float() for name, tensor in total.items()}
 
@@ -201,6 +246,29 @@ class Checkpoints:
                 shutil.rmtree(leftover)
 
 
+# ---------------------------------------------------------------- parts of tensors
+
+
+def _parts(kind: str, names: Collection[str]) -> list[str]:
+    """The files with tensors of this kind, in the order of their rows; none if there are none, or if one is missing."""
+    if (alone := f"{kind}.safetensors") in names:
+        return [alone]
+    counts = {int(first[1]) for name in names if (first := re.fullmatch(rf"{kind}-1-of-(\d+)\.safetensors", name))}
+    parts = [f"{kind}-{number}-of-{count}.safetensors" for count in counts for number in range(1, count + 1)]
+    return parts if set(parts) <= set(names) else []
+
+
+def _read(folder: Path, kind: str) -> dict[str, Tensor]:
+    """Tensors of one kind, their rows put together; none where there is no file of that kind."""
+    parts = [load_file(folder / name) for name in _parts(kind, [path.name for path in folder.iterdir()])]
+    if len(parts) < 2:
+        return parts[0] if parts else {}
+    return {
+        name: torch.cat([part[name] for part in parts]) if name in parts[1] else tensor
+        for name, tensor in parts[0].items()
+    }
+
+
 # ---------------------------------------------------------------- tensors of a model
 
 
@@ -225,7 +293,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     check_shapes(model, weights)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
+            parameter.copy_(like(weights[name], parameter))
 
 
 def must_fit(model: nn.Module, weights: Mapping[str, Tensor], run: Path) -> None:

@@ -21,12 +21,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from queue import Full, Queue
 from typing import Any, Protocol
 
 import torch
 from pydantic import TypeAdapter
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard import console
@@ -58,8 +60,9 @@ from regard.training.folder import RunFolder
 from regard.training.graph import Backward
 from regard.training.memory import available, predict, shown
 from regard.training.optimizer import Optimizer
-from regard.training.pieces import add_pieces, held
+from regard.training.pieces import Division, add_pieces
 from regard.training.processes import ALONE, Processes
+from regard.training.rows import gathered
 from regard.training.schedule import learning_rate
 from regard.training.tensors import save_tensors
 from regard.training.update import Outcome, Update
@@ -77,6 +80,7 @@ class Trainable(Protocol):
     folder: RunFolder
     hardware: Hardware
 
+    def build(self) -> nn.Module: ...
     def start(self) -> None: ...
     def loss(self, batch: Any) -> Tensor: ...
     def validate(self, step: int) -> dict[str, float]: ...
@@ -153,11 +157,18 @@ class Trainer:
             every=self.settings.checkpoint_every,
             keep=max(self.settings.keep_checkpoints, self.settings.average_checkpoints),
             warn=console.warn,
+            processes=processes if self.sharded else ALONE,
         )
         self.resumed_at = self._resumed_at()
         if not self.resumed_at:
             task.start()
-        self.model: nn.Module = task.model.to(task.hardware.device)
+        self.model: nn.Module = task.model
+        if self.sharded:
+            from regard.training.sharding import shard  # loads what others never need
+
+            shard(self.model, self.hardware.device, processes, self.settings.reduce)
+        else:
+            self.model.to(self.hardware.device)
         self.optimizer = Optimizer(self.model, self.settings)
         self.average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.progress = Progress()
@@ -168,6 +179,11 @@ class Trainer:
         self.under_way: deque[Begun] = deque()
         self.memory: dict[str, int] = {}  # in bytes: predicted, and the peak of the steps before the first validation
         self._begin_updates()
+
+    @property
+    def sharded(self) -> bool:
+        """Whether each process holds a part of the model only."""
+        return self.settings.shard and self.processes.count > 1
 
     def _begin_updates(self) -> None:
         """What computes updates, with nothing captured yet."""
@@ -217,25 +233,45 @@ class Trainer:
                     raise Interrupted
         return self.progress
 
-    def final_weights(self) -> dict[str, Tensor]:
+    def final_weights(self, last: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The model that the run is for: the mean of the last, where the settings say so, else the best."""
         if self.settings.average_checkpoints:
             # The regular ones and the last: the same, however often the run was stopped in between.
             chosen = {*self.checkpoints.regular_steps(), self.progress.step} & set(self.checkpoints.steps())
             steps = self.checkpoints.whole(sorted(chosen))[-self.settings.average_checkpoints :]
-            return self.checkpoints.mean(steps) if steps else weights_of(self.model)
+            return self.checkpoints.mean(steps) if steps else last
         best = self.progress.best_step
         if best not in (0, self.progress.step):
             if best in self.checkpoints.steps() and self.checkpoints.is_whole(best):
                 checkpoint = self.checkpoints.load(best)
                 return checkpoint.average if self.average else checkpoint.weights
             console.warn(f"The best step, {best:,}, has no checkpoint: the final model is that of the last step.")
-        # What was validated: the moving average, where there is one.
-        return self.average.weights if self.average else weights_of(self.model)
+        return last
 
-    def finish(self) -> None:
-        """Write the final weights, and put them into the model. The last picture may still be under way."""
-        weights = {name: tensor.cpu() for name, tensor in self.final_weights().items()}
+    def finish(self, original: Path | None = None) -> None:
+        """The first process writes the final weights; all put them into the model. A picture may still be under way.
+
+        `original`: the run folder, where this process has a copy of it.
+        """
+        # What was validated: the moving average, where there is one.
+        last = self.average.weights if self.average else weights_of(self.model)
+        last = gathered(last, kept=self.processes.first) if self.sharded else last
+        if self.processes.first:
+            self._write_final(last)
+        self.processes.wait()
+        if self.sharded or original is not None:
+            weights = load_file((original or self.folder.path) / self.folder.model.name)
+            self.task.model = self.model = self._whole_model(weights) if self.sharded else self.model
+            load_weights(self.model, weights)
+
+    def _whole_model(self, weights: Mapping[str, Tensor]) -> nn.Module:
+        from regard.training.sharding import whole_model
+
+        return whole_model(self.task.build, weights, self.hardware.device)
+
+    def _write_final(self, last: dict[str, Tensor]) -> None:
+        """`last`: the weights of the last step."""
+        weights = {name: tensor.cpu() for name, tensor in self.final_weights(last).items()}
         if bad := not_finite(weights):
             raise Diverged(
                 "The final model cannot be used: its weights are not finite numbers.",
@@ -253,7 +289,8 @@ class Trainer:
                 f"{error}",
                 "Free some room on the disk and run the same command with --resume; checkpoints are kept.",
             ) from None
-        load_weights(self.model, weights)
+        if not self.sharded:
+            load_weights(self.model, weights)
         self._draw()
 
     @property
@@ -264,7 +301,7 @@ class Trainer:
     @property
     def captured(self) -> bool:
         """Whether the task's loss can be recorded as a graph; a plug-in need not say."""
-        return getattr(self.task, "captured", True)
+        return getattr(self.task, "captured", True) and not self.sharded
 
     def _update_that_fits(self, step: int, batch: Batch, show: console.Show) -> Outcome:
         """The same update in more and smaller pieces if memory runs out: the loss is a sum, any split of it will do."""
@@ -284,9 +321,11 @@ class Trainer:
 
     def _foresee(self, batch: Batch) -> None:
         """Say how much memory the training will take; where that is more than there is, take less at a time."""
+        if self.sharded:  # what is measured would be of one process and another
+            return
         rows, device = len(batch.labels), self.hardware.device
         weights = sum(weight.nbytes for weight in self.optimizer.parameters.values())
-        sums = weights * held(self.settings.pieces, self.processes, self.settings.reduce)
+        sums = weights * self._division.held(self.settings.pieces)
         prediction = predict(
             self.model,
             self.task.loss,
@@ -331,6 +370,11 @@ class Trainer:
             return self.unwaited(
                 pieces, batch.targets, rate, share, lambda index: seed_everything(self.seed, step, index)
             )
+        with self.processes.noticing_loss():  # blocks of a sharded model wait for each other
+            return self._waited(step, batch, pieces, rate, share)
+
+    def _waited(self, step: int, batch: Batch, pieces: list[Batch], rate: float, share: float) -> Outcome:
+        """The same, where the loop waits for every step."""
         if len(pieces) == 1:
             seed_everything(self.seed, step, 0)
             total = self.backward(batch, batch.targets)
@@ -346,16 +390,13 @@ class Trainer:
 
     def _in_pieces(self, pieces: list[Batch], targets: int, seed: Callable[[int], None]) -> Tensor:
         loss, self.all_asked = add_pieces(
-            pieces,
-            targets,
-            self.backward,
-            self.optimizer,
-            seed,
-            self.processes,
-            self.settings.reduce,
-            self.stop_asked,
+            pieces, targets, self.backward, self.optimizer, seed, self._division, self.stop_asked
         )
         return loss
+
+    @property
+    def _division(self) -> Division:
+        return Division(self.processes, self.settings.reduce, self.sharded)
 
     def _note(self, begun: Begun, show: console.Show) -> float:
         """Read the loss of a step, show and log it; the seconds since the one before."""
@@ -401,11 +442,9 @@ class Trainer:
 
     def _validate(self, step: int) -> None:
         """Measure on held-out data, and note whether it is the best so far."""
-        metrics: dict[str, float] = {}
-        if self.processes.first:
-            with self._averaged():
-                self.model.eval()
-                metrics = self.task.validate(step)
+        with self._averaged(), self._whole():
+            self.task.model.eval()
+            metrics = self.task.validate(step)  # by all processes, a share each
         metrics = self.processes.tell(metrics)
         record = {f"valid_{name}": value for name, value in metrics.items()}
         self.folder.append_metrics({"step": step} | record | {"seconds": round(self.progress.seconds, 3)})
@@ -452,10 +491,22 @@ class Trainer:
         finally:
             load_weights(self.model, own)
 
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """The task with a whole model: to validate takes no gradients, and no more memory than the weights."""
+        if not self.sharded:
+            yield
+            return
+        self.task.model = self._whole_model(weights_of(self.model))
+        try:
+            yield
+        finally:
+            self.task.model = self.model
+
     # ------------------------------------------------------------ saving and resuming
 
     def _save(self) -> None:
-        if not self.processes.first:
+        if not (self.processes.first or self.sharded):
             return
         checkpoint = Checkpoint(
             weights=weights_of(self.model),

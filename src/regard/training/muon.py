@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.training.rows import like, whole
+
 FILLED = 1 << 23  # numbers, at most, of matrices of several shapes that are filled up to one
 
 
@@ -53,7 +55,7 @@ class Muon(torch.optim.Muon):
         updates = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
         of_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)  # in the order of the weights
         for update in updates:
-            of_shape[update.shape].append(update)
+            of_shape[update.shape].append(whole(update))
         stacks = [torch.stack(same) for same in of_shape.values()]
         orthogonal = all_orthogonal(stacks, group["ns_coefficients"], group["ns_steps"])
         # The rate may be a number or, for a captured graph, a tensor: so it is multiplied, not given as `alpha`.
@@ -63,7 +65,7 @@ class Muon(torch.optim.Muon):
             rate = learning_rate * math.sqrt(max(1, shape[0] / shape[1]))
             whole_MRC = found_MRC.to(weights[0].dtype, memory_format=torch.contiguous_format)
             steps += (whole_MRC * rate).unbind()
-        torch._foreach_sub_(weights, steps)
+        torch._foreach_sub_(weights, [like(step, weight) for step, weight in zip(steps, weights, strict=True)])
 
 
 def together(weights: list[Tensor]) -> list[list[Tensor]]:

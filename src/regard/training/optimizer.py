@@ -18,6 +18,7 @@ from regard.layers.block import Block
 from regard.settings import PartSettings, TrainingSettings
 from regard.training.muon import Muon
 from regard.training.replayed import Replayed
+from regard.training.rows import like, whole
 from regard.training.uncompiled import uncompiled
 
 UncompiledAdam, UncompiledAdamW = uncompiled(torch.optim.Adam), uncompiled(torch.optim.AdamW)
@@ -156,7 +157,7 @@ class Optimizer:
         """The norm of all gradients together; they are scaled down to `clip_norm` if that is above 0."""
         weights = list(self.parameters.values())
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
+        norm = whole(torch.nn.utils.get_total_norm(gradients, foreach=True))
         if self.clip_norm > 0:
             torch.nn.utils.clip_grads_with_norm_(weights, self.clip_norm, norm, foreach=True)
         return norm
@@ -260,7 +261,7 @@ class Optimizer:
             for optimizer, _ in self.optimizers:
                 if any(parameter is own for group in optimizer.param_groups for own in group["params"]):
                     # Adam's step counter stays where torch keeps it: with the parameter when fused.
-                    optimizer.state[parameter][key] = value.to(parameter.device).clone()
+                    optimizer.state[parameter][key] = like(value, parameter).to(parameter.device).clone()
         self._capture()
 
 

@@ -10,16 +10,19 @@ The first process is the one that speaks and writes; the others look at a copy o
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
@@ -27,6 +30,7 @@ from regard.startup import end_with_parent
 from regard.training.tree import is_power_of_two, tree_sum
 
 Reduce = Literal["exact", "fast"]
+Item = TypeVar("Item")
 CPU = torch.device("cpu")
 
 
@@ -34,14 +38,16 @@ CPU = torch.device("cpu")
 class Processes:
     rank: int = 0
     count: int = 1
-    device: torch.device = CPU
+    device: torch.device = CPU  # where what they tell each other lies
 
     @property
     def first(self) -> bool:
         return self.rank == 0
 
-    def share(self, pieces: int) -> range:
-        """Which micro-batches of an update are this process's."""
+    def share(self, pieces: int, in_turn: bool = False) -> range:
+        """Which micro-batches of an update are this process's: successive ones, or one of each turn."""
+        if in_turn:
+            return range(self.rank, pieces, self.count)
         each = pieces // self.count
         return range(self.rank * each, (self.rank + 1) * each)
 
@@ -51,13 +57,14 @@ class Processes:
         """The sum over all processes of each tensor, the same on all of them."""
         if self.count == 1:
             return tensors
-        flat_X = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with self._lost():
+        home = tensors[0].device
+        flat_X = torch.cat([tensor.reshape(-1) for tensor in tensors]).to(self.device)
+        with self.noticing_loss():
             if reduce == "fast":
                 dist.all_reduce(flat_X)
             else:
                 flat_X = self._tree(flat_X)
-        parts = flat_X.split([tensor.numel() for tensor in tensors])
+        parts = flat_X.to(home).split([tensor.numel() for tensor in tensors])
         return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     def _tree(self, flat_X: Tensor) -> Tensor:
@@ -72,7 +79,40 @@ class Processes:
         dist.all_gather(list(mine_PX.unbind()), tree_sum(theirs_PX))
         return mine_PX.view(-1)[:size]
 
+    # ------------------------------------------------------------ work
+
+    def each(self, items: Iterable[Item], work: Callable[[Item], NDArray[Any]]) -> list[NDArray[Any]]:
+        """`work(item)` for every item, in their order, on all processes; each item is worked on by one of them.
+
+        All must be here, with the same items. What is worked out of an item depends on it alone, so the result does
+        not depend on how many processes there are.
+        """
+        if self.count == 1:
+            return [work(item) for item in items]
+        mine = {str(number): work(item) for number, item in enumerate(items) if number % self.count == self.rank}
+        file = io.BytesIO()
+        np.savez(file, allow_pickle=False, **mine)  # type: ignore[arg-type]
+        found: dict[int, NDArray[Any]] = {}
+        for raw in self.gather(file.getvalue()):
+            with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
+                found |= {int(number): arrays[number] for number in arrays.files}
+        return [found[number] for number in sorted(found)]
+
     # ------------------------------------------------------------ words
+
+    def gather(self, raw: bytes) -> list[bytes]:
+        """What every process says, on all of them, in the order of their ranks."""
+        if self.count == 1:
+            return [raw]
+        sizes_P = torch.empty(self.count, dtype=torch.long, device=self.device)
+        with self.noticing_loss():
+            dist.all_gather(list(sizes_P.unbind()), torch.tensor(len(raw), device=self.device))
+            sizes = sizes_P.tolist()
+            own_X = torch.zeros(max(1, *sizes), dtype=torch.uint8)
+            own_X[: len(raw)] = torch.frombuffer(bytearray(raw or b" "), dtype=torch.uint8)[: len(raw)]
+            all_PX = torch.empty(self.count, len(own_X), dtype=torch.uint8, device=self.device)
+            dist.all_gather(list(all_PX.unbind()), own_X.to(self.device))
+        return [row_X[:size].numpy(force=True).tobytes() for row_X, size in zip(all_PX, sizes, strict=True)]
 
     def tell(self, content: Any = None) -> Any:
         """What the first process says, as JSON, on all of them."""
@@ -80,7 +120,7 @@ class Processes:
             return content
         raw = json.dumps(content).encode()
         length = torch.tensor([len(raw)], device=self.device)
-        with self._lost():
+        with self.noticing_loss():
             dist.broadcast(length, 0)
             text = torch.empty(int(length), dtype=torch.uint8, device=self.device)
             if self.first:
@@ -99,7 +139,7 @@ class Processes:
         digests = [list(hashlib.sha256(json.dumps(value, default=str).encode()).digest()) for value in what.values()]
         own_KB = torch.tensor(digests, dtype=torch.uint8, device=self.device)
         all_PKB = own_KB.new_empty(self.count, *own_KB.shape)
-        with self._lost():
+        with self.noticing_loss():
             dist.all_gather(list(all_PKB.unbind()), own_KB)
         for key, same in zip(what, (all_PKB == all_PKB[0]).all(2).all(0).tolist(), strict=True):
             if not same:
@@ -110,11 +150,13 @@ class Processes:
                 )
 
     @contextmanager
-    def _lost(self) -> Iterator[None]:
+    def noticing_loss(self) -> Iterator[None]:
         """What a library says when another process is gone or hangs, as an error of ours."""
         try:
             yield
         except RuntimeError as error:  # torch's own are among them
+            if not isinstance(error, dist.DistError) and "gloo" not in str(error).lower():
+                raise
             hung = "time" in str(error).lower() and "out" in str(error).lower()
             raise ProcessLost(
                 "Another process of this training does not answer." if hung else "Another process has ended.",
@@ -158,9 +200,13 @@ def joined(wanted: torch.device, patience: int) -> Iterator[Processes]:
         return
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent()
-    if wanted.type == "cuda" and wanted.index is None:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    backend = "nccl" if wanted.type == "cuda" else "gloo"
+    backend = "gloo"
+    if wanted.type == "cuda":
+        if wanted.index is None:
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        # NCCL refuses two processes on one GPU; gloo lets them talk by way of the CPU.
+        crowded = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count() or wanted.index is not None
+        backend = "gloo" if crowded else "nccl"
     try:
         dist.init_process_group(backend, timeout=timedelta(seconds=patience))
     except (RuntimeError, ValueError) as error:
@@ -170,7 +216,7 @@ def joined(wanted: torch.device, patience: int) -> Iterator[Processes]:
             "Check MASTER_ADDR and MASTER_PORT, or start them with torchrun.",
         ) from None
     try:
-        yield Processes(rank, count, wanted)
+        yield Processes(rank, count, wanted if backend == "nccl" else CPU)
     finally:
         dist.destroy_process_group()
 
