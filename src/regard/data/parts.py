@@ -6,10 +6,11 @@ file of its own (see `regard.data.cache.Kept`). When the same command is given a
 cheap, and takes the parts that are whole.
 
 Why processes, since the `tokenizers` library has threads: for a pair of sentences, reading takes 2.5 µs and tokenising
-27 µs, but 5 µs of those, which make Python objects of text and ids, only one thread can do at a time. So threads end at
-four times the speed of one core, processes at ten times. On two cores both are about equal.
+27 µs, but 5 µs of those, which make Python objects of text and ids, only one thread can do at a time. By that, threads
+cannot exceed four times the speed of one core, and processes ten times. On two cores, where this was measured, it makes
+little difference.
 
-In memory are at any time one part for each process, and one more.
+In memory are at any time one part for each process, and two more.
 """
 
 from __future__ import annotations
