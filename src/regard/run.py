@@ -23,7 +23,7 @@ from regard.errors import Interrupted, RegardError, UsageError
 from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
-from regard.settings import Auto, TaskSettings
+from regard.settings import NOT_IN_THE_RESULT, Auto, TaskSettings
 from regard.startup import uncollected, wake_gpu
 from regard.tasks.batch_size import with_batch_size
 from regard.tasks.room import check_room_to_load, check_room_to_train, smaller
@@ -34,7 +34,7 @@ from regard.training.manifest import MANIFEST
 from regard.version import __version__
 
 # What may change when a run is resumed; all else decides the numbers.
-FREE = {"recipe", "data.root", "data.cache"} | {
+FREE = {"recipe", "data.root", *NOT_IN_THE_RESULT} | {
     f"training.{name}"
     for name in (
         "steps",
@@ -209,7 +209,7 @@ def _train_together(
 
     device = Hardware.choose(settings.system).device
     with joined(device, settings.system.patience) as processes:
-        asked = {name: value for name, value in flat(settings).items() if name != "data.cache"}
+        asked = {name: value for name, value in flat(settings).items() if name not in NOT_IN_THE_RESULT}
         whole = {"the version of Regard": __version__, "the run folder": str(path.resolve())}
         processes.must_agree(whole | {"which settings there are": sorted(asked)})
         processes.must_agree({f"the setting {name}": value for name, value in asked.items()})
@@ -277,9 +277,8 @@ def _resumed(folder: RunFolder, asked: TaskSettings, changes: list[str], moved: 
         changed["training"] |= {"micro_batches": pieces} if pieces > 1 else {}
     if "data" in old:
         # The data is where it was, unless --data says that it has moved.
-        changed["data"] = (
-            old["data"] | {"cache": new["data"]["cache"]} | ({"root": new["data"]["root"]} if moved else {})
-        )
+        free = {name: f"data.{name}" in NOT_IN_THE_RESULT or (moved and name == "root") for name in new["data"]}
+        changed["data"] = old["data"] | {name: value for name, value in new["data"].items() if free[name]}
     return validate({**old, **changed})
 
 

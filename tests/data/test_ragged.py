@@ -43,3 +43,15 @@ def test_take_copies():
 def test_cut_keeps_the_beginning_of_each():
     cut = ragged([[1, 2, 3], [], [4], [5, 6]]).cut(2)
     assert [cut[i].tolist() for i in range(len(cut))] == [[1, 2], [], [4], [5, 6]]
+
+
+def test_beginnings_are_what_cut_copies():
+    sentences = ragged([[1, 2, 3], [], [4], [5, 6, 7]])
+    seen, cut = sentences.beginnings(2), sentences.cut(2)
+    assert seen.ids is sentences.ids
+    assert seen.offsets.tolist() == cut.offsets.tolist()
+    assert [seen[i].tolist() for i in range(4)] == [cut[i].tolist() for i in range(4)]
+    for some in (seen.take(np.array([3, 0, 3])), seen.take(np.arange(4)).take(np.array([3, 0, 3]))):
+        assert some.ids.tolist() == [5, 6, 1, 2, 5, 6] and some.starts is None
+    assert seen.cut(1).ids.tolist() == cut.cut(1).ids.tolist() == [1, 4, 5]
+    assert seen.fitted(2).whole.tolist() == cut.fitted(2).whole.tolist()

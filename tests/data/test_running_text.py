@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from expect import error_of
+from regard.data import running_text
+from regard.data import text as text_module
 from regard.data.running_text import divide_text, learn_text_tokenizer, must_have_text, text_fingerprints
 from regard.data.text import text_source
 from regard.data.tokenizers import START
@@ -64,3 +67,22 @@ def test_a_tokenizer_is_learned_from_the_first_pieces_only_and_says_where_bytes_
     Path(data.root, "bad.txt").write_bytes(b"caf\xe9 au lait")
     bad = text_source("bad.txt", data)
     assert "bad.txt" in error_of(learn_text_tokenizer, bad, settings, sentences=False).what
+
+
+def test_of_a_text_too_large_to_learn_from_pieces_from_all_over_it_are_read(data, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr("regard.console.say", said.append)
+    monkeypatch.setattr(text_module, "PIECE", 10)
+    text = text_source("a.txt", data)
+    settings = TokenizerSettings(kind="character", vocabulary=300)
+    letters = learn_text_tokenizer(text, settings, sentences=False)
+    assert letters.pieces("qz") == ["q", "z"] and not said
+    monkeypatch.setattr(running_text, "LEARNED_FROM", 250)
+    Path(data.root, "c.txt.gz").write_bytes(
+        gzip.compress(b"".join(letter * 10 for letter in (b"a", b"b", b"c", b"d")) * 20)
+    )
+    packed = text_source("c.txt.gz", data)
+    assert packed.size() == 800
+    learned = learn_text_tokenizer(packed, settings, sentences=False)
+    assert ["one piece in 4 of the text" in line for line in said] == [True]
+    assert learned.pieces("ab") == ["a", "<0x62>"]

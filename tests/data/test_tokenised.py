@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data import text, tokenised
+from regard.data import text, tokenising
 from regard.data.labelled import LabelledSource, labelled_splits
 from regard.data.text import TextSource, text_source
 from regard.data.tokenised import TokenisedTexts, tokenise_labelled, tokenise_text
@@ -148,7 +148,7 @@ def test_characters_are_looked_up_in_a_table_as_the_library_finds_them():
 @pytest.mark.parametrize("together", [1, 7, 2**22])
 @pytest.mark.parametrize("tokenizer", [CHARACTERS, BYTES], ids=["characters", "bytes"])
 def test_ids_do_not_depend_on_how_much_is_tokenised_at_a_time(tmp_path, monkeypatch, tokenizer, together):
-    monkeypatch.setattr(tokenised, "TOGETHER", together)
+    monkeypatch.setattr(tokenising, "TOGETHER", together)
     documents = ["one é", "two", "", "three 句"]
     text = source(tmp_path, *(document.encode() for document in documents))
     found = tokenise_text(text, tokenizer, tmp_path / "cache", starts=True)
@@ -171,7 +171,7 @@ def as_lists(found: TokenisedTexts) -> list[tuple[list[int], int]]:
 
 @pytest.mark.parametrize("chunk", [1, 3, 20_000])
 def test_labelled_texts_hold_every_text_and_the_number_of_its_class(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(tokenised, "CHUNK", chunk)
+    monkeypatch.setattr(tokenising, "CHUNK", chunk)
     found = tokenise_labelled(labelled(tmp_path), BYTES, ["food", "sport"], tmp_path / "cache")
     assert as_lists(found) == [(encoded(line), int(label == "sport")) for label, line in LINES]
 

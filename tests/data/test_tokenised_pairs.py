@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data import tokenised
+from regard.data import parts, tokenising
 from regard.data.pairs import Pair, PairSource, pair_splits
 from regard.data.tokenised import TokenisedPairs, tokenise_pairs
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
@@ -71,7 +71,7 @@ def encoded(pairs: list[Pair], tokenizers=TOKENIZERS) -> list[tuple[list[int], l
 
 @pytest.mark.parametrize("chunk", [1, 2, 20_000])
 def test_the_cache_holds_what_direct_encoding_gives(corpus, monkeypatch, chunk):
-    monkeypatch.setattr(tokenised, "CHUNK", chunk)
+    monkeypatch.setattr(tokenising, "CHUNK", chunk)
     found = corpus.tokenise()
     assert as_lists(found) == encoded(WHOLE)
     assert found.source.lengths.tolist() == [len(source) for source, _ in encoded(WHOLE)]
@@ -105,7 +105,7 @@ def test_no_pairs_give_no_ids(corpus):
 
 
 def test_progress_counts_the_pairs(corpus, monkeypatch):
-    monkeypatch.setattr(tokenised, "CHUNK", 2)
+    monkeypatch.setattr(parts, "PART_SAMPLES", 2)
     seen: list[int] = []
     tokenise_pairs(corpus.source, TOKENIZERS, corpus.cache, seen.append)
     assert seen == [2, 3]

@@ -38,7 +38,7 @@ from regard.evaluation.compare import Outcome, TrainedVariant, compare, comparis
 from regard.files import LOCK, locked, read_small, write_atomically, writing
 from regard.recipes.writing import flat
 from regard.run import check_files, read_recipe
-from regard.settings import TaskSettings
+from regard.settings import NOT_IN_THE_RESULT, TaskSettings
 from regard.tables import markdown_table, text_table
 from regard.training.folder import RunFolder, is_run
 
@@ -263,7 +263,7 @@ def _finished(run: Path, settings: TaskSettings) -> bool:
 
 def _settings(settings: TaskSettings) -> dict[str, Any]:
     """Every setting of a run, except where tokenised data is cached."""
-    return {name: value for name, value in flat(settings).items() if name != "data.cache"}
+    return {name: value for name, value in flat(settings).items() if name not in NOT_IN_THE_RESULT}
 
 
 def _command(*arguments: str) -> list[str]:

@@ -4,16 +4,15 @@
       then the bytes and the pixels
     ← {"outcomes": [[0.7130, 640, 480], "It is damaged or cut short.", [0.0265, 28, 28], "It is empty."]}
 
-What comes back are hash fractions with widths and heights, and the reasons of bad images. A message is its length in
-eight bytes, JSON, and what follows. The process of `python -m regard.data.image_decoding` does this until its standard
-input ends, as it does when the process that started it ends, however that ends. It imports nothing that takes long.
+What comes back are hash fractions with widths and heights, and the reasons of bad images. The process of
+`python -m regard.data.image_decoding` does this until its standard input ends, as it does when the process that started
+it ends, however that ends. It imports nothing that takes long.
 """
 
 from __future__ import annotations
 
 import fcntl
 import io
-import json
 import math
 import os
 import signal
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from regard.data import images
 from regard.data.image_entries import Content
 from regard.data.images import BadImage, Form, fit_pixels, read_with_size
+from regard.data.processes import receive, send
 from regard.data.splits import hash_fraction
 
 
@@ -77,19 +77,6 @@ def _write(pixels_HWC: NDArray[np.uint8], at: int, target: int) -> None:
 
 
 # ---------------------------------------------------------------- messages
-
-
-def send(file: BinaryIO, message: dict[str, Any], blobs: Sequence[bytes | memoryview] = ()) -> None:
-    text = json.dumps(message).encode()
-    file.write(b"".join((len(text).to_bytes(8), text, *blobs)))
-    file.flush()
-
-
-def receive(file: BinaryIO) -> dict[str, Any] | None:
-    """None at the end of the stream."""
-    length = file.read(8)
-    text = file.read(int.from_bytes(length)) if len(length) == 8 else b""
-    return json.loads(text) if len(text) == int.from_bytes(length) > 0 else None
 
 
 def send_contents(file: BinaryIO, contents: Sequence[Content], first: int) -> None:

@@ -10,7 +10,6 @@ Few images are under way at a time, so that memory stays bounded however many th
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections import deque
@@ -25,16 +24,16 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from regard.data.image_decoding import Outcome, Read, decode, receive, send, send_contents
+from regard.data.image_decoding import Outcome, Read, decode, send_contents
 from regard.data.image_entries import Content, Entry
 from regard.data.images import BadImage, Form
-from regard.data.processes import cores, start_module
-from regard.errors import RegardError
+from regard.data.processes import cores, has_ended, receive, send, start_module
 
 MOST_BYTES = 2**24  # of images, before or after decoding, that a thread or process is given at a time
 MOST_IMAGES = {"thread": 64, "process": 512}
 THREADS = 16
 TIMED, TIMED_SECONDS = 64, 0.05  # images and seconds of them at most, to tell how long all take
+AGAIN = "Free some memory, and give the same command again."
 WORTH = 0.5  # seconds of work that a process must save; it takes about that long to start
 
 Image = tuple[Entry, Content]
@@ -142,7 +141,7 @@ class Worker:
             send_contents(self.asks, contents, first)
             answer = receive(self.answers)
         if answer is None:
-            raise _has_ended(self.process.wait())
+            raise has_ended("decodes images", self.process.wait(), AGAIN)
         if "error" in answer:
             raise OSError(*answer["error"])
         told = [BadImage(outcome) if isinstance(outcome, str) else Read(*outcome) for outcome in answer["outcomes"]]
@@ -179,12 +178,3 @@ class Workers:
     def stop(self) -> None:
         for worker in self.processes:
             worker.stop()
-
-
-def _has_ended(status: int) -> RegardError:
-    by = signal.Signals(-status).name if -status in set(signal.Signals) else ""
-    return RegardError(
-        "A process that decodes images has ended.",
-        f"It was ended by {by}, perhaps for want of memory." if by else f"Its exit status is {status}.",
-        "Free some memory, and give the same command again.",
-    )

@@ -22,6 +22,7 @@ LONGEST_RECORD = 4 * LONGEST_LINE  # letters of a record in a .csv, which may ha
 HALF_A_CHARACTER = "It holds half a character."
 SKIP_ADVICE = 'Fix the line; a recipe with data.bad_lines="skip" leaves such lines out.'
 NAMED = 3  # bad lines of a file
+PACKED = (".gz", ".xz")
 
 
 class Line(NamedTuple):
@@ -212,7 +213,7 @@ def encodable(*texts: str) -> bool:
 
 def ending_of(path: Path) -> str:
     """How the name of a file ends, however it is packed: .tsv of a.tsv.gz."""
-    return path.with_suffix("").suffix if path.suffix in (".gz", ".xz") else path.suffix
+    return path.with_suffix("").suffix if path.suffix in PACKED else path.suffix
 
 
 @contextmanager

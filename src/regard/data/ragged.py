@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Ragged:
-    """Sequence i is ids[offsets[i] : offsets[i + 1]]."""
+    """Sequence i is ids[offsets[i] : offsets[i + 1]]; with `starts`, as many ids from there on."""
 
     ids: NDArray[Any]
     offsets: NDArray[np.int64]
     cut_off: NDArray[np.bool_] | None = None  # whether the end of each is missing; None: of none
+    starts: NDArray[np.int64] | None = None  # where each is in `ids`, if they do not follow one another there
 
     @classmethod
     def from_lists(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
@@ -28,7 +29,8 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> NDArray[Any]:
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+        start = self._starts[index]
+        return self.ids[start : start + self.offsets[index + 1] - self.offsets[index]]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -42,15 +44,24 @@ class Ragged:
     def take(self, rows: NDArray[np.int64]) -> Ragged:
         """These sequences, in this order, copied."""
         cut_off = None if self.cut_off is None else self.cut_off[rows]
-        return self._copied(self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows], cut_off)
+        return self._copied(self._starts[rows], self.offsets[rows + 1] - self.offsets[rows], cut_off)
 
     def cut(self, most: int) -> Ragged:
         """At most this many ids of the beginning of each sequence."""
-        return self._copied(self.offsets[:-1], np.minimum(self.lengths, most))
+        return self._copied(self._starts, np.minimum(self.lengths, most))
+
+    def beginnings(self, most: int) -> Ragged:
+        """The same, not copied: of a corpus that is mapped, nothing is read before it is taken."""
+        offsets = np.concatenate([[0], np.cumsum(np.minimum(self.lengths, most))])
+        return Ragged(self.ids, offsets, starts=self._starts)
 
     def fitted(self, places: int) -> Ragged:
         """Each sequence whole, if it and an <end> have room in this many places; else as much of it as fills them."""
-        return self._copied(self.offsets[:-1], np.minimum(self.lengths, places), self.lengths >= places)
+        return self._copied(self._starts, np.minimum(self.lengths, places), self.lengths >= places)
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        return self.offsets[:-1] if self.starts is None else self.starts
 
     def _copied(
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64], cut_off: NDArray[np.bool_] | None = None

@@ -17,6 +17,8 @@ from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError
 from regard.settings import TextData, TokenizerSettings
 
+LEARNED_FROM = 2**29  # bytes of text that a vocabulary is learned from; a distinct word takes 1.3 kB meanwhile
+
 
 @dataclass(frozen=True)
 class TextSplits:
@@ -39,10 +41,19 @@ def text_fingerprints(data: TextData) -> dict[str, str]:
 
 
 def learn_text_tokenizer(text: TextSource, settings: TokenizerSettings, sentences: bool) -> TextTokenizer:
-    """With `sentences`, words are seen apart from the text, so that a word is the same token wherever it stands."""
+    """With `sentences`, words are seen apart from the text, so that a word is the same token wherever it stands.
+
+    Of a text that is too large, pieces from all over it are read.
+    """
+    size = 0 if settings.kind == "byte" else text.size()
+    every = max(1, -(-size // LEARNED_FROM))
+    if every > 1:
+        console.say(
+            f"The vocabulary is learned from one piece in {every:,} of the text, which has {size / 1e9:,.1f} GB."
+        )
 
     def pieces() -> Iterator[str]:
-        for piece, _ in itertools.islice(text.pieces(), settings.sample_lines):
+        for piece, _ in itertools.islice(text.pieces(), 0, settings.sample_lines * every, every):
             try:
                 yield piece.decode()
             except UnicodeDecodeError as error:
@@ -57,13 +68,13 @@ def divide_text(text: TextSource, data: TextData, tokenizer: TextTokenizer, star
     With `starts`, every document begins with <start>.
     """
     cache = cache_folder(data.cache)
-    with console.progress(0, "tokenising"):
-        ids = tokenise_text(text, tokenizer, cache, starts)
+    with console.progress(0 if text.packed else text.size(), "tokenising") as show:
+        ids = tokenise_text(text, tokenizer, cache, starts, lambda done: show(done, "bytes"), data.workers)
     parts = {}
     for split, share in (("test", data.held_out_test), ("valid", data.held_out)):
         listed = getattr(data, split)
         if listed:
-            parts[split] = tokenise_text(text_source(listed, data), tokenizer, cache, starts)
+            parts[split] = tokenise_text(text_source(listed, data), tokenizer, cache, starts, workers=data.workers)
         else:
             end = len(ids) - int(len(ids) * share)
             ids, parts[split] = ids[:end], ids[end:]

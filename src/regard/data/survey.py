@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,10 +91,8 @@ def count_pairs(
     Lengths are in tokens, without <end>. Tokens that are spelled out are bytes that stand in for something not in the
     vocabulary.
     """
-    pair_hashes: list[int] = []
-    source_hashes: list[int] = []
-    lengths: tuple[list[int], list[int]] = ([], [])
-    words: tuple[list[int], list[int]] = ([], [])
+    pair_hashes, source_hashes = array("Q"), array("Q")  # arrays: there may be very many pairs
+    lengths, words = ((array("q"), array("q")) for _ in range(2))
     every = spelled = 0
 
     def watched() -> Iterable[Pair]:
@@ -144,7 +143,7 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 
 
-def _spread(lengths: list[int]) -> dict[str, float]:
+def _spread(lengths: Sequence[int]) -> dict[str, float]:
     if not lengths:
         return {}
     values = np.array(lengths)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.data.fingerprints import fingerprint
-from regard.data.lines import Line, ending_of, numbered_lines, open_file, readable
+from regard.data.lines import PACKED, Line, ending_of, numbered_lines, open_file, readable
 from regard.data.splits import named_path
 from regard.errors import RegardError
 from regard.settings import FileList, TextData
@@ -59,6 +59,21 @@ class TextSource:
         for path in self.paths:
             with readable(path):
                 yield from self._json_lines(path) if _is_json(path) else self._file(path)
+
+    @property
+    def packed(self) -> bool:
+        """Whether any of the files is, so that its size says little."""
+        return any(path.suffix in PACKED for path in self.paths)
+
+    def size(self) -> int:
+        """In bytes; of .jsonl, with what is around the text. What is packed must be read for it."""
+        if self.packed:
+            return sum(len(piece) for piece, _ in self.pieces())
+        size = 0
+        for path in self.paths:
+            with readable(path):
+                size += path.stat().st_size
+        return size
 
     @cached_property
     def fingerprint(self) -> str:

@@ -1,32 +1,36 @@
 """Text tokenised once, and mapped into memory when it is used again.
 
 For each side of a sample, a cache folder holds all ids one after the other (`source.ids`) and where each sentence
-starts (`source.offsets`). It is named after the text, the tokenizers and this format: see `regard.data.cache`.
+starts (`source.offsets`). It is named after the text, the tokenizers and this format: see `regard.data.cache`. A large
+text is tokenised in parts, by several processes: see `regard.data.parts`.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.cache import cached
+from regard.data.cache import Keep, cached_in_parts
 from regard.data.labelled import LabelledSource
 from regard.data.pairs import PairSource, not_empty
+from regard.data.parts import Texts, encoded_parts
 from regard.data.ragged import Ragged
 from regard.data.text import TextSource, not_utf8
+from regard.data.tokenising import Running, Sides, dtype_of
 from regard.data.tokenizers import END, START, TextTokenizer
 from regard.errors import RegardError
 
 FORMAT = "tokens-3"
-CHUNK = 20_000  # samples tokenised at a time
-TOGETHER = 2**22  # bytes of running text tokenised at a time; a token takes a hundred bytes or so meanwhile
+
+Progress = Callable[[int], None]  # called with the number of samples, or of bytes, that are done
 
 
 @dataclass(frozen=True)
@@ -61,25 +65,31 @@ def tokenise_pairs(
     pairs: PairSource,
     tokenizers: tuple[TextTokenizer, TextTokenizer],
     cache: Path,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Progress = lambda done: None,
 ) -> TokenisedPairs:
     """The pairs with text on both sides."""
     sides = dict(zip(("source", "target"), tokenizers, strict=True))
     key = [FORMAT, "pairs", pairs.fingerprint, *(tokenizer.to_json() for tokenizer in tokenizers)]
-    folder = cached(cache, key, lambda folder: write_sides(folder, sides, not_empty(pairs), progress))
+
+    def write(folder: Path, keep: Keep) -> None:
+        write_sides(folder, sides, not_empty(pairs), progress, keep, pairs.settings.workers)
+
+    folder = cached_in_parts(cache, key, write)
     return TokenisedPairs(*(read_side(folder, side, tokenizer) for side, tokenizer in sides.items()))
 
 
 def tokenise_labelled(
-    examples: LabelledSource, tokenizer: TextTokenizer, classes: Sequence[str], cache: Path
+    examples: LabelledSource,
+    tokenizer: TextTokenizer,
+    classes: Sequence[str],
+    cache: Path,
+    progress: Progress = lambda done: None,
 ) -> TokenisedTexts:
     """Labelled texts; a label that is none of the classes is an error."""
     number_of = {name: number for number, name in enumerate(classes)}
 
-    def write(folder: Path) -> None:
-        numbers: list[int] = []
-
-        def texts() -> Iterator[tuple[str]]:
+    def write(folder: Path, keep: Keep) -> None:
+        def texts(numbers: BinaryIO) -> Iterator[tuple[str]]:
             for example in examples:
                 if example.label not in number_of:
                     raise RegardError(
@@ -87,50 +97,69 @@ def tokenise_labelled(
                         f"The classes are: {', '.join(classes[:20])}{' …' if len(classes) > 20 else ''}.",
                         f"It stands before '{example.text[:40]}'. Correct it, or train with texts of that class.",
                     )
-                numbers.append(number_of[example.label])
+                numbers.write(number_of[example.label].to_bytes(8, sys.byteorder))
                 yield (example.text,)
 
-        write_sides(folder, {"text": tokenizer}, texts())
-        (folder / "classes").write_bytes(np.array(numbers, np.int64).tobytes())
+        with (folder / "classes").open("wb") as numbers:
+            sides = {"text": tokenizer}
+            write_sides(folder, sides, texts(numbers), progress, keep, examples.settings.workers)
 
     key = [FORMAT, "labelled", examples.fingerprint, json.dumps(classes), tokenizer.to_json()]
-    folder = cached(cache, key, write)
+    folder = cached_in_parts(cache, key, write)
     return TokenisedTexts(read_side(folder, "text", tokenizer), np.fromfile(folder / "classes", np.int64))
 
 
-def tokenise_text(text: TextSource, tokenizer: TextTokenizer, cache: Path, starts: bool = False) -> NDArray[Any]:
+def tokenise_text(
+    text: TextSource,
+    tokenizer: TextTokenizer,
+    cache: Path,
+    starts: bool = False,
+    progress: Progress = lambda done: None,
+    workers: int = 0,
+) -> NDArray[Any]:
     """All ids of a text, one after the other, <end> after every document; with `starts`, <start> before each.
 
     A text that is one document alone has no <end>: nothing comes after it.
     """
     key = [FORMAT, "starts" if starts else "text", text.fingerprint, tokenizer.to_json()]
-    folder = cached(cache, key, lambda folder: _write_text(folder / "text.ids", text, tokenizer, starts))
-    return _read_ids(folder / "text.ids", tokenizer)
+
+    def write(folder: Path, keep: Keep) -> None:
+        pieces = _Pieces(text, tokenizer, starts)
+        with (folder / "text.ids").open("wb") as file:
+            for _, [ids] in encoded_parts(Running([tokenizer]), pieces, keep, workers):
+                file.write(ids)
+                progress(pieces.bytes)
+            file.write(pieces.end if pieces.documents > 1 else b"")
+
+    return _read_ids(cached_in_parts(cache, key, write) / "text.ids", tokenizer)
 
 
 def write_sides(
     folder: Path,
     sides: dict[str, TextTokenizer],
     samples: Iterable[tuple[str, ...]],
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Progress = lambda done: None,
+    keep: Keep | None = None,
+    workers: int = 0,
 ) -> None:
     """Each sample has a text for each side."""
     count, totals = 0, [0] * len(sides)
-    files = [[(folder / f"{side}.{part}").open("wb") for part in ("ids", "offsets")] for side in sides]
-    for _, offsets_file in files:
-        offsets_file.write(np.int64(0).tobytes())
-    iterator = iter(samples)
-    while chunk := list(itertools.islice(iterator, CHUNK)):
-        for side, tokenizer in enumerate(sides.values()):
-            rows = tokenizer.encode([sample[side] for sample in chunk])
-            offsets = totals[side] + np.cumsum([len(row) for row in rows], dtype=np.int64)
-            totals[side] = int(offsets[-1])
-            files[side][0].write(np.fromiter(itertools.chain.from_iterable(rows), _dtype(tokenizer)).tobytes())
-            files[side][1].write(offsets.tobytes())
-        count += len(chunk)
-        progress(count)
-    for file in itertools.chain.from_iterable(files):
-        file.close()
+    texts = (tuple(text.encode() for text in sample) for sample in samples)
+    with ExitStack() as opened:
+        files = [
+            [opened.enter_context((folder / f"{side}.{part}").open("wb")) for part in ("ids", "offsets")]
+            for side in sides
+        ]
+        for _, offsets_file in files:
+            offsets_file.write(np.int64(0).tobytes())
+        for many, encoded in encoded_parts(Sides([*sides.values()]), texts, keep, workers):
+            for side, (ids_file, offsets_file) in enumerate(files):
+                offsets = totals[side] + np.frombuffer(encoded[2 * side + 1], np.int64)
+                totals[side] = int(offsets[-1])
+                ids_file.write(encoded[2 * side])
+                offsets_file.write(offsets.tobytes())
+            count += many
+            progress(count)
 
 
 def read_side(folder: Path, side: str, tokenizer: TextTokenizer) -> Ragged:
@@ -138,44 +167,29 @@ def read_side(folder: Path, side: str, tokenizer: TextTokenizer) -> Ragged:
     return Ragged(ids, np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r"))
 
 
-def _write_text(path: Path, text: TextSource, tokenizer: TextTokenizer, starts: bool) -> None:
-    dtype = _dtype(tokenizer)
-    start, end = dtype.type(START).tobytes(), dtype.type(END).tobytes()
-    documents, begins = 0, True
-    with path.open("wb") as file:
-        for pieces in _together(text, tokenizer):
-            encoded = tokenizer.encode_pieces([piece for piece, _ in pieces])
-            for ids, (_, ends_document) in zip(encoded, pieces, strict=True):
-                if begins:
-                    file.write((end if documents else b"") + (start if starts else b""))
-                    documents += 1
-                file.write(np.array(ids, dtype).tobytes())
-                begins = ends_document
-        file.write(end if documents > 1 else b"")
+class _Pieces:
+    """The pieces of a text, each with what is to be written before it; checked as they are read."""
 
+    def __init__(self, text: TextSource, tokenizer: TextTokenizer, starts: bool):
+        self.text, self.tokenizer = text, tokenizer
+        start, self.end = (dtype_of(tokenizer).type(mark).tobytes() for mark in (START, END))
+        self.start = start if starts else b""
+        self.documents = self.bytes = 0
 
-def _together(text: TextSource, tokenizer: TextTokenizer) -> Iterator[list[tuple[bytes | str, bool]]]:
-    """The pieces of a text, so many at a time that they can be tokenised side by side; each checked as it is read."""
-    together: list[tuple[bytes | str, bool]] = []
-    size = 0
-    for piece, ends_document in text.pieces():
-        try:
-            together.append((tokenizer.readable(piece), ends_document))
-        except UnicodeDecodeError as error:
-            raise not_utf8(text, piece, error) from None
-        size += len(piece)
-        if size >= TOGETHER:
-            yield together
-            together, size = [], 0
-    if together:
-        yield together
+    def __iter__(self) -> Iterator[Texts]:
+        begins = True
+        for piece, ends_document in self.text.pieces():
+            try:
+                self.tokenizer.readable(piece)
+            except UnicodeDecodeError as error:
+                raise not_utf8(self.text, piece, error) from None
+            before = (self.end if self.documents else b"") + self.start if begins else b""
+            self.documents += begins
+            self.bytes += len(piece)
+            begins = ends_document
+            yield piece, before
 
 
 def _read_ids(path: Path, tokenizer: TextTokenizer) -> NDArray[Any]:
-    dtype = _dtype(tokenizer)
+    dtype = dtype_of(tokenizer)
     return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
-
-
-def _dtype(tokenizer: TextTokenizer) -> np.dtype[Any]:
-    """The smallest type that holds every id."""
-    return np.dtype(np.uint16 if tokenizer.size <= 2**16 else np.uint32)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from regard.data.cache import cached
 from regard.data.questions import Place, Question, QuestionSource, places
 from regard.data.ragged import Ragged, spread
-from regard.data.tokenised import CHUNK, read_side, write_sides
+from regard.data.tokenised import read_side, write_sides
+from regard.data.tokenising import CHUNK
 from regard.data.tokenizers import TextTokenizer
 
 FORMAT = "questions-1"

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from regard.errors import RegardError
 from regard.files import read_small
-from regard.settings import TokenizerSettings
+
+if TYPE_CHECKING:  # processes that tokenise do without the settings
+    from regard.settings import TokenizerSettings
 
 PAD, START, END = 0, 1, 2
 SPECIALS = ["<pad>", "<start>", "<end>"]
@@ -157,6 +159,11 @@ class TextTokenizer:
 
     def to_json(self) -> str:
         return self._tokenizer.to_str(pretty=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> TextTokenizer:
+        """What `to_json` gave."""
+        return cls(Tokenizer.from_str(text))
 
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:

@@ -6,6 +6,7 @@ the value given here. No file in this package imports torch.
 
 from regard.settings.base import Auto, FileList, Problem, Settings
 from regard.settings.data import (
+    NOT_IN_THE_RESULT,
     BoxData,
     CaptionData,
     ChatData,
@@ -94,6 +95,7 @@ from regard.settings.training import (
 
 __all__ = [
     "MOST_OPERATIONS",
+    "NOT_IN_THE_RESULT",
     "AnswerSettings",
     "AnswerTraining",
     "AugmentationSettings",

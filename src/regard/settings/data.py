@@ -9,6 +9,8 @@ from pydantic import Field, field_validator
 
 from regard.settings.base import FileList, Length, NotNegative, Problem, Settings, Share
 
+NOT_IN_THE_RESULT = ("data.cache", "data.workers")  # only how the data is prepared, and where
+
 
 class DataSettings(Settings):
     """What all files have in common."""
@@ -28,7 +30,15 @@ class DataSettings(Settings):
         return [value] if isinstance(value, str) else value
 
 
-class LineData(DataSettings):
+class TokenisedData(DataSettings):
+    """Text that is tokenised once, and kept."""
+
+    workers: NotNegative = Field(
+        0, le=1024, description="processes that tokenise a large corpus; 0: one for each core · 1: none beside this one"
+    )
+
+
+class LineData(TokenisedData):
     """Files with one example on a line."""
 
     columns: list[NotNegative] = Field(
@@ -135,7 +145,7 @@ class QuestionData(LineData):
     stride: Length = Field(128, description="tokens from one window to the next, where a context is longer than that")
 
 
-class TextData(DataSettings):
+class TextData(TokenisedData):
     """Running text."""
 
     text: str | list[str] = Field([], description="text files, folders of them, or .jsonl")

@@ -126,7 +126,9 @@ class ClassifyText(Task[ClassifyTextSettings]):
         from regard.data.cache import cache_folder
         from regard.data.tokenised import tokenise_labelled
 
-        return tokenise_labelled(source, self.tokenizer, self.classes, cache_folder(self.settings.data.cache))
+        cache = cache_folder(self.settings.data.cache)
+        with console.progress(0, "tokenising") as show:
+            return tokenise_labelled(source, self.tokenizer, self.classes, cache, lambda done: show(done, "texts"))
 
     @property
     def _shape(self) -> LabelledRows:

@@ -122,7 +122,7 @@ class RunningText(Task[T]):
         if files:
             names = [name for item in files for name in ([item] if isinstance(item, str) else item)]
             source = text_source(names, data.model_copy(update={"root": "."}))
-            ids = tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.starts)
+            ids = tokenise_text(source, self.tokenizer, cache_folder(data.cache), self.starts, workers=data.workers)
             return ids, ", ".join(names)
         self.notice_change(text_fingerprints(data), split)
         splits = self._divided()

@@ -76,7 +76,7 @@ class Summarize(PairTask[SummarizeSettings]):
                     f"{count:,} of {len(split):,} {SHOWN_AS[name]} texts are longer than data.max_length = "
                     f"{most + 1} tokens: only their beginning is read."
                 )
-        return {name: replace(split, source=split.source.cut(most)) for name, split in pairs.items()}
+        return {name: replace(split, source=split.source.beginnings(most)) for name, split in pairs.items()}
 
     @property
     def longest_target(self) -> tuple[str, int]:

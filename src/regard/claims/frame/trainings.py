@@ -19,6 +19,7 @@ from regard.claims.frame.claim import Budget
 from regard.files import locked, write_atomically
 from regard.recipes.writing import flat
 from regard.run import load, read_recipe, train
+from regard.settings import NOT_IN_THE_RESULT
 from regard.training.folder import RunFolder
 from regard.version import __version__
 
@@ -71,6 +72,6 @@ def _folder(
     budget: Budget, recipe: str, changes: tuple[str, ...], start_from: Path | None, embeddings: Path | None
 ) -> Path:
     settings = flat(read_recipe(recipe, [*changes, *([f'training.start_from="{start_from}"'] if start_from else [])]))
-    known = {name: value for name, value in settings.items() if name not in ("seed", "data.cache")}
+    known = {name: value for name, value in settings.items() if name not in ("seed", *NOT_IN_THE_RESULT)}
     identity = json.dumps([known, str(start_from), str(embeddings), __version__], sort_keys=True, default=str)
     return budget.trainings / f"{Path(recipe).stem}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
