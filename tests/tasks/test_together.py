@@ -2,40 +2,68 @@
 
 from __future__ import annotations
 
-import socket
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load
+from torch.distributed import TCPStore
 
-from command import Result, finish, forked_regard, running, tree
+from command import Result, tree
 from command import regard as command
 from kinds import KINDS
 from regard import registry
 
 # A thread each, as one process has here, too: more threads have other last bits.
 PIECES = ["training.micro_batches=4", "system.threads=1"]
-IN_HALVES = [*PIECES, "training.schedule=constant"]  # whose first half is the same, however long the whole is
+
+
+@contextmanager
+def environments(count: int) -> Iterator[list[dict[str, str]]]:
+    """What a launcher would tell each of so many processes; where they meet is held open here, as torchrun does it."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    yield [meet | {"RANK": str(rank), "WORLD_SIZE": str(count)} for rank in range(count)]
+
+
+def together(*words: object, each: Sequence[Sequence[str]], before: str = "", code: int = 0) -> list[Result]:
+    """As many processes as `each` has entries, without a launcher; an entry is words for one of them."""
+    with environments(len(each)) as variables, ThreadPoolExecutor(len(each)) as pool:
+        started = [
+            pool.submit(command, *map(str, words), *own, variables=mine, before=before, code=code)
+            for own, mine in zip(each, variables, strict=True)
+        ]
+    return [process.result() for process in started]
+
+
+# The process is asked to stop in the middle of a step; the others learn of it from the sum of that step.
+STOPPED_IN_STEP = """
+import os, signal
+from regard.training.loop import Trainer
+update = Trainer._update
+def stopped(trainer, step, batch):
+    if step == {step} and os.environ["RANK"] == "{rank}":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return update(trainer, step, batch)
+Trainer._update = stopped
+"""
 
 
 @pytest.mark.parametrize("task", registry.names("tasks"))
-def test_two_processes_give_the_bytes_of_one(task, request, tmp_path):
+def test_one_two_four_and_one_process_in_turn_give_the_bytes_of_one_alone(task, request, tmp_path):
     kind = KINDS[task]
     data = ["--data", request.getfixturevalue(kind.data)] if kind.data else []
-    words = ["train", kind.recipe, *kind.overrides, *PIECES, "training.steps=4", *data]
+    words = ["train", kind.recipe, *kind.overrides, *PIECES, "training.steps=4", "training.save_every=1", *data]
     command(*words, "--out", tmp_path / "alone")
-    command(*words, "--out", tmp_path / "together", "--processes", "2")
-    assert_same_run(tmp_path / "alone", tmp_path / "together")
-
-
-def test_the_number_of_processes_may_change_on_the_way(tmp_path):
-    words = ["train", KINDS["synthetic"].recipe, *KINDS["synthetic"].overrides, *IN_HALVES, "--out"]
-    command(*words, tmp_path / "alone")
-    for steps, processes in ((4, "2"), (8, "4")):
-        command(*words, tmp_path / "together", f"training.steps={steps}", "--resume", "--processes", processes)
-    assert_same_run(tmp_path / "alone", tmp_path / "together")
+    for step, count in ((1, 1), (2, 2), (3, 4)):
+        before = STOPPED_IN_STEP.format(step=step, rank=count - 1)
+        ended = together(*words, "--out", tmp_path / "shared", "--resume", each=[[]] * count, before=before, code=130)
+        assert f"Step {step} is saved." in ended[0].stderr
+    command(*words, "--out", tmp_path / "shared", "--resume")
+    assert_same_run(tmp_path / "alone", tmp_path / "shared")
 
 
 def assert_same_run(alone: Path, together: Path) -> None:
@@ -103,42 +131,22 @@ def test_an_error_of_all_is_told_once(tmp_path):
     assert few.stderr.count("Error:") == 1 and "cannot be dealt out to 2 processes" in few.error[0]
 
 
-def started_by_hand(*words: object) -> list[Result]:
-    """Two processes, without a launcher: each with its own last word."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = [
-        {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        for rank in range(2)
-    ]
-    *common, last = words
-    with ExitStack() as stack:
-        started = [
-            stack.enter_context(running(*common, own, variables=variables, program=forked_regard()))
-            for own, variables in zip(last, ranks, strict=True)
-        ]
-        return [finish(process) for process in started]
-
-
 def test_processes_that_do_not_agree_are_told_on_what(tmp_path):
     words = ["train", KINDS["synthetic"].recipe, *SYNTHETIC, "--out", tmp_path / "run"]
-    first, other = started_by_hand(*words, ["training.steps=8", "training.steps=12"])
-    assert first.code == other.code == 2 and not other.stderr and not (tmp_path / "run").exists()
+    first, other = together(*words, each=[["training.steps=8"], ["training.steps=12"]], code=2)
+    assert not other.stderr and not (tmp_path / "run").exists()
     assert first.error[0] == "Error: The processes of this training do not agree on the setting training.steps."
 
 
 def test_an_environment_that_makes_no_sense_is_told(tmp_path):
     words = ["train", KINDS["synthetic"].recipe, *SYNTHETIC, "--out", tmp_path / "run"]
-    variables = {"RANK": "x", "WORLD_SIZE": "2"}
-    with running(*words, variables=variables, program=forked_regard()) as process:
-        result = finish(process)
-    assert result.code == 2 and "do not say which process this is" in result.stderr
+    result = command(*words, variables={"RANK": "x", "WORLD_SIZE": "2"}, code=2)
+    assert "do not say which process this is" in result.stderr
 
 
 def test_the_quicker_sum_is_nearly_the_same(alone, tmp_path):
     words = ["train", KINDS["synthetic"].recipe, *SYNTHETIC, "training.reduce=fast", "--out", tmp_path / "run"]
-    command(*words, "--processes", "2")
+    together(*words, each=[[], []])
     one, other = load(alone), load((tmp_path / "run" / "model.safetensors").read_bytes())
     for name, weight in one.items():
         torch.testing.assert_close(other[name], weight, rtol=0, atol=1e-4)
