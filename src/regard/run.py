@@ -24,7 +24,7 @@ from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import Auto, TaskSettings
-from regard.startup import uncollected, wake_gpu
+from regard.startup import one_of_several, uncollected, wake_gpu
 from regard.tasks.batch_size import with_batch_size
 from regard.tasks.room import check_room_to_load, check_room_to_train, smaller
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
@@ -204,11 +204,12 @@ def _train_together(
     settings: TaskSettings, path: Path, resume: bool, changes: list[str], moved: bool
 ) -> dict[str, Any]:
     """The same for one of several processes. The first has the run folder; the others look at a copy of it."""
+    one_of_several()
     from regard.hardware import Hardware
-    from regard.training.processes import check_share, joined
+    from regard.training.meeting import joined
+    from regard.training.processes import check_share
 
-    device = Hardware.choose(settings.system).device
-    with joined(device, settings.system.patience) as processes:
+    with joined(lambda: Hardware.choose(settings.system).device, settings.system.patience) as processes:
         asked = {name: value for name, value in flat(settings).items() if name != "data.cache"}
         whole = {"the version of Regard": __version__, "the run folder": str(path.resolve())}
         processes.must_agree(whole | {"which settings there are": sorted(asked)})
@@ -298,6 +299,7 @@ def _train(
     with uncollected():
         from regard.hardware import memory_errors
 
+    named = RunFolder(original) if original else folder
     try:
         if processes and processes.first:
             processes.tell(to_toml(settings))
@@ -306,13 +308,13 @@ def _train(
         with memory_errors(f"with {settings.BATCH} = {settings.batch_size:,}", f"Lower {smaller(settings)}."):
             return _train_task(registry.load("tasks", settings.task)(settings, folder), processes, original)
     except (Interrupted, KeyboardInterrupt):
-        raise Interrupted(_how_to_continue(settings, folder)) from None
+        raise Interrupted(_how_to_continue(settings, named)) from None
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         raise RegardError(
-            f"Training '{folder.path}' stopped: a file could not be read or written.",
+            f"Training '{named.path}' stopped: a file could not be read or written.",
             f"{error}",
-            f"{'Free some room on the disk. ' if full else ''}{_how_to_continue(settings, folder)}",
+            f"{'Free some room on the disk. ' if full else ''}{_how_to_continue(settings, named)}",
         ) from None
 
 
