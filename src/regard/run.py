@@ -147,6 +147,8 @@ def train(
     embeddings: str | Path | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Train a recipe, or continue a run; the run folder and its summary."""
+    if several():
+        one_of_several()
     changes = list(overrides)
     if embeddings is not None:
         changes.append(f"training.embeddings={json.dumps(str(Path(embeddings).resolve()))}")
@@ -204,7 +206,6 @@ def _train_together(
     settings: TaskSettings, path: Path, resume: bool, changes: list[str], moved: bool
 ) -> dict[str, Any]:
     """The same for one of several processes. The first has the run folder; the others look at a copy of it."""
-    one_of_several()
     from regard.hardware import Hardware
     from regard.training.meeting import joined
     from regard.training.processes import check_share

@@ -153,10 +153,9 @@ def _why_not(here: Place, patience: int, told: str) -> str:
         return f"Port {here.port} of this machine is taken by another program."
     if told and "timed out" not in told.lower():
         return told
-    if here.rank == 0:
-        return f"Not all others came to {here.meeting} within system.patience = {patience} seconds."
     try:
         socket.getaddrinfo(here.host, here.port)
     except OSError:
         return f"The name '{here.host}' of MASTER_ADDR cannot be resolved."
-    return f"The first was not at {here.meeting} within system.patience = {patience} seconds."
+    missed = "Not all others came to" if here.rank == 0 else "The first was not at"
+    return f"{missed} {here.meeting} within system.patience = {patience} seconds."
