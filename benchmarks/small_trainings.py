@@ -21,11 +21,11 @@ from typing import Any
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path += [str(TESTS), str(TESTS / "tasks")]
 
+import small_data  # noqa: E402
 from command import forked_regard, running, when  # noqa: E402
 from kinds import KINDS  # noqa: E402
 from regard import registry  # noqa: E402
 from regard.files import sha256  # noqa: E402
-import small_data  # noqa: E402
 
 # Checkpoints after 2, 4, 6, 8 and 9 steps, of which the last few are kept.
 LENGTH = ["training.steps=9", "training.save_every=2", "training.validate_every=4", "training.log_every=3"]

@@ -3,8 +3,8 @@
     python benchmarks/together.py [--tasks NAME …] [--quick]
 
 A small training of every task is done by one process alone, by two, by four, and by one, two, four and one in turn,
-each stopped by SIGTERM after some steps and resumed by the next. The final weights, metrics, samples and all other files
-must be the same bytes; only seconds may differ. The last line is JSON; the exit code is 1 if anything differs.
+each stopped by SIGTERM after some steps and resumed by the next. The final weights, metrics, samples and all other
+files must be the same bytes; only seconds may differ. The last line is JSON; the exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from regard import registry
@@ -80,7 +81,7 @@ def main() -> None:
         print("task | 2 processes | 4 processes | 1 → 2 → 4 → 1", flush=True)
         for task, found in zip(tasks, workers.map(lambda task: compare(workshop, task), tasks), strict=True):
             shown = ["differs" if problems else "the same bytes as 1" for problems in found.values()]
-            print(" | ".join([task, *shown]), *sum(found.values(), []), sep="\n  ", flush=True)
+            print(" | ".join([task, *shown]), *chain(*found.values()), sep="\n  ", flush=True)
             ways += len(found)
             bad += sum(map(bool, found.values()))
     print(json.dumps({"tasks": len(tasks), "compared": ways, "identical": ways - bad}))

@@ -234,8 +234,15 @@ def _prepare(task: Task[Any], processes: Any, original: Path | None) -> None:
     if processes.first:
         task.prepare()
     processes.wait()
-    if original is None:
-        return
+    if original is not None:
+        _copy_prepared(task, original)
+    processes.wait()  # until all have their copies, nothing in the run folder changes
+    if original is not None:
+        task.prepare()
+
+
+def _copy_prepared(task: Task[Any], original: Path) -> None:
+    """What the first process has prepared in the run folder, for one that looks at a copy of it."""
     if not original.is_dir():
         raise RegardError(
             f"There is no '{original}' here.",
@@ -245,7 +252,6 @@ def _prepare(task: Task[Any], processes: Any, original: Path | None) -> None:
     for path in original.iterdir():
         if path.is_file() and not path.name.startswith(".") and path.suffix in (".json", ".vec", ".txt"):
             shutil.copy(path, task.folder.path)
-    task.prepare()
 
 
 def _resumed(folder: RunFolder, asked: TaskSettings, changes: list[str], moved: bool) -> Any:

@@ -50,13 +50,13 @@ def launch(processes: int, arguments: Sequence[str], patience: int) -> int:
             )
             elastic_launch(config, sys.executable)("-m", "regard", *arguments)
     except ChildFailedError as error:
-        return _why(error.failures, processes, patience)
+        return why(error.failures, processes, patience)
     except SignalException:
         return STOPPED
     return 0
 
 
-def _why(failures: Mapping[int, Any], processes: int, patience: int) -> int:
+def why(failures: Mapping[int, Any], processes: int, patience: int) -> int:
     """The exit code after this; an error that says what happened, if no process can have said it itself.
 
     A process that lost another leaves with the code `LOST`. Those that were still there were sent SIGTERM, and after a

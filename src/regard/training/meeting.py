@@ -151,11 +151,11 @@ def _why_not(here: Place, patience: int, told: str) -> str:
     """Why the processes did not meet, as far as this one can know; `told`: what torch says, "" if nothing."""
     if "EADDRINUSE" in told:
         return f"Port {here.port} of this machine is taken by another program."
-    if told and "timed out" not in told.lower():
+    if told and "timed out" not in told and "timeout" not in told:
         return told
     try:
         socket.getaddrinfo(here.host, here.port)
-    except OSError:
+    except (OSError, UnicodeError):
         return f"The name '{here.host}' of MASTER_ADDR cannot be resolved."
     missed = "Not all others came to" if here.rank == 0 else "The first was not at"
     return f"{missed} {here.meeting} within system.patience = {patience} seconds."

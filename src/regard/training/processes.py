@@ -126,8 +126,8 @@ class Processes:
         return json.loads(bytes(text.tolist()))
 
     def wait(self) -> None:
-        """Until all are here."""
-        self.tell(None)
+        """Until all are here. The first would not wait for those that only listen to it."""
+        self.gather(b"")
 
     def must_agree(self, what: dict[str, Any]) -> None:
         """An error on all if a value of one process is not that of the first."""
@@ -163,9 +163,10 @@ class Processes:
 
 
 class ProcessLost(RegardError):
-    """Another process is gone: the one that failed says why, or whoever started both."""
+    """Another process is gone: the one that failed says why, or whoever started both.
 
-    same_for_all = True
+    All that are left say so, since the first may be the one that is gone; our own launcher speaks for them.
+    """
 
     def __init__(self, what: str, why: str, fix: str):
         super().__init__(what, why, fix)
