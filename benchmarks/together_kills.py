@@ -53,7 +53,7 @@ def watch(plan):
             return
         what = str(arguments[0])
         phase = next((name for name, parts in counts.items() if any(part in what for part in parts)), "elsewhere")
-        phase = "start" if event == "import" or "site-packages" in what or what.endswith(".py") else phase
+        phase = "start" if event == "import" or "site-packages" in what or what.endswith((".py", ".pyc")) else phase
         if trace:
             os.write(trace, f"{role}\\t{phase}\\n".encode())
         elif left and role == plan["role"] and phase == plan["phase"]:
@@ -121,7 +121,10 @@ WAYS = [
     Way("SIGTERM", ("launcher", "0", "1")),
     Way("SIGSTOP", ("1",), PATIENCE),
     Way("SIGKILL", ("0", "1")),
+    Way("SIGTERM", ("launcher",)),
+    Way("SIGKILL", ("0",)),
     Way("SIGSTOP", ("0",), PATIENCE),
+    Way("SIGKILL", ("1",)),
 ]
 
 

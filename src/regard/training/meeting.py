@@ -18,6 +18,8 @@ from threading import Thread
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from regard.errors import RegardError, UsageError
 from regard.training.processes import ALONE, CPU, Processes
@@ -114,9 +116,9 @@ def _meet(here: Place, kind: str, patience: int) -> None:
     def meet() -> None:
         try:
             limit = timedelta(seconds=patience)
-            store, rank, count = next(dist.rendezvous("env://", timeout=limit))
+            store, rank, count = next(rendezvous("env://", timeout=limit))
             _must_be_of_one_kind(here, store, kind)
-            backend, groups = "nccl" if kind.endswith("nccl") else "gloo", dist.PrefixStore("groups", store)
+            backend, groups = "nccl" if kind.endswith("nccl") else "gloo", PrefixStore("groups", store)
             dist.init_process_group(backend, store=groups, rank=rank, world_size=count, timeout=limit)
         except Exception as error:  # raised in the thread that waits
             failed.append(error)
@@ -135,7 +137,7 @@ def _meet(here: Place, kind: str, patience: int) -> None:
         )
 
 
-def _must_be_of_one_kind(here: Place, store: dist.Store, kind: str) -> None:
+def _must_be_of_one_kind(here: Place, store: Store, kind: str) -> None:
     """An error on all if the devices are of several kinds: processes would wait for each other in different ways."""
     store.set(f"device of {here.rank}", json.dumps(kind))
     kinds = [json.loads(store.get(f"device of {rank}")) for rank in range(here.count)]
