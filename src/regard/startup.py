@@ -39,7 +39,7 @@ def end_with_parent() -> None:
 
 def launched() -> bool:
     """Whether this is one of several processes that our own launcher has started, and watches."""
-    return LAUNCHER in os.environ
+    return os.environ.get(LAUNCHER, str(os.getpid())) != str(os.getpid())
 
 
 def one_of_several() -> None:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from regard.errors import LOST, Interrupted, RegardError, UsageError, did_you_mean
-from regard.startup import leave
+from regard.startup import launched, leave
 
 app = typer.Typer(
     name="regard",
@@ -240,15 +240,17 @@ def main() -> None:
         _complain(RegardError("The output cannot be written.", f"{error}", "Free some space, or write elsewhere."))
         sys.exit(1)
     except (typer.Abort, KeyboardInterrupt):
-        _stopped("Stopped.")
+        _stopped()
     except Interrupted as error:
-        _stopped(f"Stopped. {error}")
+        _stopped(str(error))
     sys.exit(code)
 
 
-def _stopped(told: str) -> NoReturn:
-    if _speaks():
-        print(told, file=sys.stderr)
+def _stopped(told: str = "") -> NoReturn:
+    """`told`: how to continue. Of several processes, the launcher says that they were stopped, once all of them are."""
+    words = told if launched() else f"Stopped. {told}".rstrip()
+    if words and _speaks():
+        print(words, file=sys.stderr)
     sys.exit(STOPPED)
 
 

@@ -50,10 +50,16 @@ def launch(processes: int, arguments: Sequence[str], patience: int) -> int:
             )
             elastic_launch(config, sys.executable)("-m", "regard", *arguments)
     except ChildFailedError as error:
-        return why(error.failures, processes, patience)
+        code = why(error.failures, processes, patience)
     except SignalException:
-        return STOPPED
-    return 0
+        code = STOPPED
+    else:
+        return 0
+    if code == STOPPED:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # all have ended; torch's handlers would raise once more
+        raise KeyboardInterrupt
+    return code
 
 
 def why(failures: Mapping[int, Any], processes: int, patience: int) -> int:
