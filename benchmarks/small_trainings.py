@@ -21,11 +21,11 @@ from typing import Any
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path += [str(TESTS), str(TESTS / "tasks")]
 
+import small_data  # noqa: E402
 from command import forked_regard, running, when  # noqa: E402
 from kinds import KINDS  # noqa: E402
 from regard import registry  # noqa: E402
 from regard.files import sha256  # noqa: E402
-from small_data import write_pairs, write_pictures, write_texts  # noqa: E402
 
 # Checkpoints after 2, 4, 6, 8 and 9 steps, of which the last few are kept.
 LENGTH = ["training.steps=9", "training.save_every=2", "training.validate_every=4", "training.log_every=3"]
@@ -99,9 +99,7 @@ class Workshop:
         self.folder = folder
         self.trainings = {training.name: training for training in all_trainings()}
         self.locks = {name: threading.Lock() for name in self.trainings}
-        for name, write in {"corpus": write_pairs, "texts": write_texts, "pictures": write_pictures}.items():
-            (folder / "data" / name).mkdir(parents=True)
-            write(folder / "data" / name)
+        self.writing = threading.Lock()
         os.environ |= {"XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
         forked_regard()  # before any threads ask for it
 
@@ -111,12 +109,26 @@ class Workshop:
         own = [change for change in kind.settings if not (training.start_from and change.startswith(("model.", "tok")))]
         command = ["train", kind.recipe, *own, *LENGTH, *training.changes, "--out", str(out), *more]
         if kind.data:
-            command += ["--data", str(self.folder / "data" / kind.data)]
+            command += ["--data", str(self.data(kind.data))]
         if training.start_from:
             command += ["--from", str(self.whole(training.start_from))]
         if training.embeddings:
             command += ["--embeddings", str(self.vectors(training.embeddings))]
         return command
+
+    def add(self, training: Training) -> None:
+        """One more training than those of the audits."""
+        self.trainings[training.name] = training
+        self.locks[training.name] = threading.Lock()
+
+    def data(self, name: str) -> Path:
+        """The data of some trainings, as the tests have it, written when it is first asked for."""
+        folder = self.folder / "data" / name
+        with self.writing:
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                getattr(small_data, {"corpus": "write_pairs"}.get(name, f"write_{name}"))(folder)
+        return folder
 
     def whole(self, name: str) -> Path:
         """The run of a training that nothing disturbed."""

@@ -48,6 +48,7 @@ def regard(
     stdin: str | bytes = b"",
     cwd: Path | None = None,
     limits: dict[int, int] | None = None,
+    variables: dict[str, str] | None = None,
     before: str = "",
     code: int = 0,
     curves: bool = False,
@@ -62,7 +63,9 @@ def regard(
         "arguments": [str(REGARD), *map(str, arguments)],
         "executable": str(forks.python),
         "folder": str(cwd or Path.cwd()),
-        "environment": environment() | {"BEFORE_REGARD": NO_WAITING + NO_CURVES * (not curves) + before},
+        "environment": environment()
+        | {"BEFORE_REGARD": NO_WAITING + NO_CURVES * (not curves) + before}
+        | (variables or {}),
         "limits": [(what, (most, most)) for what, most in (limits or {}).items()],
     }
     result = finished(forks.socket, request, stdin.encode() if isinstance(stdin, str) else stdin)

@@ -10,11 +10,15 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
+LOST = 3  # the exit code of one of several processes for its launcher, which knows more of what became of another
+
+
 class RegardError(Exception):
     """A mistake that the user can correct. Printed as three short lines, without a traceback."""
 
     exit_code = 1
     same_for_all = False  # of several processes, all make it
+    told_elsewhere = False  # by the first of them
 
     def __init__(self, what: str, why: str, fix: str):
         super().__init__(f"{what}\n{why}\n{fix}")

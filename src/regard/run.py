@@ -24,7 +24,7 @@ from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import NOT_IN_THE_RESULT, Auto, TaskSettings
-from regard.startup import uncollected, wake_gpu
+from regard.startup import one_of_several, uncollected, wake_gpu
 from regard.tasks.batch_size import with_batch_size
 from regard.tasks.room import check_room_to_load, check_room_to_train, smaller
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
@@ -147,6 +147,8 @@ def train(
     embeddings: str | Path | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Train a recipe, or continue a run; the run folder and its summary."""
+    if several():
+        one_of_several()
     changes = list(overrides)
     if embeddings is not None:
         changes.append(f"training.embeddings={json.dumps(str(Path(embeddings).resolve()))}")
@@ -205,10 +207,10 @@ def _train_together(
 ) -> dict[str, Any]:
     """The same for one of several processes. The first has the run folder; the others look at a copy of it."""
     from regard.hardware import Hardware
-    from regard.training.processes import check_share, joined
+    from regard.training.meeting import joined
+    from regard.training.processes import check_share
 
-    device = Hardware.choose(settings.system).device
-    with joined(device, settings.system.patience) as processes:
+    with joined(lambda: Hardware.choose(settings.system).device, settings.system.patience) as processes:
         asked = {name: value for name, value in flat(settings).items() if name not in NOT_IN_THE_RESULT}
         whole = {"the version of Regard": __version__, "the run folder": str(path.resolve())}
         processes.must_agree(whole | {"which settings there are": sorted(asked)})
@@ -232,8 +234,15 @@ def _prepare(task: Task[Any], processes: Any, original: Path | None) -> None:
     if processes.first:
         task.prepare()
     processes.wait()
-    if original is None:
-        return
+    if original is not None:
+        _copy_prepared(task, original)
+    processes.wait()  # until all have their copies, nothing in the run folder changes
+    if original is not None:
+        task.prepare()
+
+
+def _copy_prepared(task: Task[Any], original: Path) -> None:
+    """What the first process has prepared in the run folder, for one that looks at a copy of it."""
     if not original.is_dir():
         raise RegardError(
             f"There is no '{original}' here.",
@@ -243,7 +252,6 @@ def _prepare(task: Task[Any], processes: Any, original: Path | None) -> None:
     for path in original.iterdir():
         if path.is_file() and not path.name.startswith(".") and path.suffix in (".json", ".vec", ".txt"):
             shutil.copy(path, task.folder.path)
-    task.prepare()
 
 
 def _resumed(folder: RunFolder, asked: TaskSettings, changes: list[str], moved: bool) -> Any:
@@ -297,6 +305,7 @@ def _train(
     with uncollected():
         from regard.hardware import memory_errors
 
+    named = RunFolder(original) if original else folder
     try:
         if processes and processes.first:
             processes.tell(to_toml(settings))
@@ -305,13 +314,13 @@ def _train(
         with memory_errors(f"with {settings.BATCH} = {settings.batch_size:,}", f"Lower {smaller(settings)}."):
             return _train_task(registry.load("tasks", settings.task)(settings, folder), processes, original)
     except (Interrupted, KeyboardInterrupt):
-        raise Interrupted(_how_to_continue(settings, folder)) from None
+        raise Interrupted(_how_to_continue(settings, named)) from None
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         raise RegardError(
-            f"Training '{folder.path}' stopped: a file could not be read or written.",
+            f"Training '{named.path}' stopped: a file could not be read or written.",
             f"{error}",
-            f"{'Free some room on the disk. ' if full else ''}{_how_to_continue(settings, folder)}",
+            f"{'Free some room on the disk. ' if full else ''}{_how_to_continue(settings, named)}",
         ) from None
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 PR_SET_PDEATHSIG = 1
+LAUNCHER = "REGARD_LAUNCHER"  # the variable with the process id of our own launcher
 
 
 @contextmanager
@@ -34,6 +35,28 @@ def end_with_parent() -> None:
     """Ask the system to end this process with the one that started it, which cannot do it itself if it is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def launched() -> bool:
+    """Whether this is one of several processes that our own launcher has started, and watches."""
+    return os.environ.get(LAUNCHER, str(os.getpid())) != str(os.getpid())
+
+
+def one_of_several() -> None:
+    """For a process of several that train together: to be called before torch is imported."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # of a network that fails, torch prints stacks of C++
+    if launched() or "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent()
+        if launched() and not _runs(os.environ[LAUNCHER]):  # it was killed before this one could ask for that
+            raise KeyboardInterrupt
+
+
+def _runs(pid: str) -> bool:
+    if sys.platform != "linux":
+        return True
+    with suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()[0] not in "ZX"  # dead, but not yet waited for
+    return False
 
 
 def wake_gpu(device: str) -> None:

@@ -47,6 +47,7 @@ from regard.data.tokenised_questions import TokenisedQuestions, windows_of
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError
 from regard.settings import CropSettings, EmbeddingSettings, MaskingSettings, SyntheticSettings, TokenizerSettings
+from regard.training.processes import Processes
 
 PAIRS, TEXTS, IMAGES = random_pairs(150), random_texts(150), numbered_images(23, 4, 5)
 LENGTH = 8
@@ -215,12 +216,15 @@ def first(case: Case, count: int, seed: int = 1, rows: int = 0, state: DataState
     return list(itertools.islice(case.stream(rows or case.rows, seed).batches(state or DataState()), count))
 
 
-def epochs(case: Case, count: int, seed: int = 1) -> list[list[Hashable]]:
-    """The samples of the first epochs, in their order."""
+def epochs(
+    case: Case, count: int, seed: int = 1, taken: Callable[[Any], list[Any]] = lambda batch: [batch]
+) -> list[list[Hashable]]:
+    """The samples of the first epochs, in their order. `taken`: what is taken of each batch, in parts."""
     samples: list[Hashable] = []
     size = len(case.corpus)
     for batch, _ in case.stream(case.rows, seed).batches(DataState()):
-        samples += case.samples(batch)
+        for part in taken(batch):
+            samples += case.samples(part)
         if len(samples) >= count * size:
             return [samples[epoch * size : (epoch + 1) * size] for epoch in range(count)]
     raise AssertionError("the stream has no end")
@@ -240,6 +244,23 @@ def test_the_stream_continues_identically_from_any_state(case):
 @every_case
 def test_every_epoch_holds_every_sample_once(case):
     for epoch in epochs(case, 3):
+        assert Counter(epoch) == Counter(case.corpus)
+
+
+@every_case
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+def test_so_many_processes_together_take_every_sample_of_an_epoch_once(case, count):
+    """One process is the case above: it takes whole batches. Three are possible where sums need not be exact."""
+    processes = [Processes(rank, count) for rank in range(count)]
+
+    def taken(batch: Any) -> list[Any]:
+        pieces = batch.split(2 * count)
+        shares = [list(process.share(len(pieces))) for process in processes]
+        assert sorted(itertools.chain(*shares)) == list(range(len(pieces))), "each micro-batch has one process"
+        assert len({len(share) for share in shares}) == 1
+        return [pieces[index] for share in shares for index in share]
+
+    for epoch in epochs(case, 2, taken=taken):
         assert Counter(epoch) == Counter(case.corpus)
 
 

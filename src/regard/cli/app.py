@@ -20,8 +20,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from regard.errors import Interrupted, RegardError, UsageError, did_you_mean
-from regard.startup import leave
+from regard.errors import LOST, Interrupted, RegardError, UsageError, did_you_mean
+from regard.startup import launched, leave
 
 app = typer.Typer(
     name="regard",
@@ -138,7 +138,9 @@ def _speaks() -> bool:
 
 
 def _complain(error: RegardError) -> None:
-    if error.same_for_all and not _speaks():
+    # Before the processes of a training have met, what all find is told once on every machine.
+    told_here = error.same_for_all and os.environ.get("LOCAL_RANK", "0") != "0"
+    if told_here or error.told_elsewhere or error.exit_code == LOST:
         return
     # Colour only where a person looks.
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
@@ -238,15 +240,17 @@ def main() -> None:
         _complain(RegardError("The output cannot be written.", f"{error}", "Free some space, or write elsewhere."))
         sys.exit(1)
     except (typer.Abort, KeyboardInterrupt):
-        _stopped("Stopped.")
+        _stopped()
     except Interrupted as error:
-        _stopped(f"Stopped. {error}")
+        _stopped(str(error))
     sys.exit(code)
 
 
-def _stopped(told: str) -> NoReturn:
-    if _speaks():
-        print(told, file=sys.stderr)
+def _stopped(told: str = "") -> NoReturn:
+    """`told`: how to continue. Of several processes, the launcher says that they were stopped, once all of them are."""
+    words = told if launched() else f"Stopped. {told}".rstrip()
+    if words and _speaks():
+        print(words, file=sys.stderr)
     sys.exit(STOPPED)
 
 

@@ -65,9 +65,9 @@ def train(
         from regard.cli.launch import launch
         from regard.training.processes import check_share
 
-        training = read_recipe(recipe, overrides or [], data).training  # a mistake is told before anything is started
-        check_share(training.pieces, processes, training.reduce)
-        sys.exit(launch(processes, sys.argv[1:]))
+        settings = read_recipe(recipe, overrides or [], data)  # a mistake is told before anything is started
+        check_share(settings.training.pieces, processes, settings.training.reduce)
+        sys.exit(launch(processes, sys.argv[1:], settings.system.patience))
 
     folder, summary = train_recipe(
         recipe, overrides or [], out=out, data=data, resume=resume, start_from=start_from, embeddings=embeddings

@@ -1,8 +1,7 @@
 """Several processes, one training: who this one is among them, and what they tell each other.
 
 Every process runs the same program on the same batches, and takes its share of each batch's micro-batches. What they
-exchange is numbers, never objects: gradients, a few values as JSON. torchrun, or whatever else starts them, says who
-they are by the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT.
+exchange is numbers, never objects: gradients, a few values as JSON. How they find each other is in `meeting`.
 
 The first process is the one that speaks and writes; the others look at a copy of the run folder that nobody sees.
 """
@@ -12,11 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -25,8 +22,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.errors import RegardError, UsageError
-from regard.startup import end_with_parent
+from regard.errors import LOST, RegardError, UsageError
+from regard.startup import launched
 from regard.training.tree import is_power_of_two, tree_sum
 
 Reduce = Literal["exact", "fast"]
@@ -129,8 +126,8 @@ class Processes:
         return json.loads(bytes(text.tolist()))
 
     def wait(self) -> None:
-        """Until all are here."""
-        self.tell(None)
+        """Until all are here. The first would not wait for those that only listen to it."""
+        self.gather(b"")
 
     def must_agree(self, what: dict[str, Any]) -> None:
         """An error on all if a value of one process is not that of the first."""
@@ -160,65 +157,23 @@ class Processes:
             hung = "time" in str(error).lower() and "out" in str(error).lower()
             raise ProcessLost(
                 "Another process of this training does not answer." if hung else "Another process has ended.",
-                "This one cannot go on without it.",
+                "It was waited for as long as system.patience says." if hung else "This one cannot go on without it.",
                 "That one says why, or its machine does. The same command with --resume continues.",
             ) from None
 
 
 class ProcessLost(RegardError):
-    """Another process is gone: the one that failed says why."""
+    """Another process is gone: the one that failed says why, or whoever started both.
 
-    same_for_all = True
+    All that are left say so, since the first may be the one that is gone; our own launcher speaks for them.
+    """
+
+    def __init__(self, what: str, why: str, fix: str):
+        super().__init__(what, why, fix)
+        self.exit_code = LOST if launched() else 1
 
 
 ALONE = Processes()
-
-
-def environment() -> tuple[int, int]:
-    """Rank and number of processes, as whoever started this one says."""
-    names = {"RANK": "0", "WORLD_SIZE": "1"}
-    try:
-        rank, count = (int(os.environ.get(name, alone)) for name, alone in names.items())
-    except ValueError as error:
-        raise UsageError(
-            "RANK and WORLD_SIZE do not say which process this is.",
-            f"{error}.",
-            "Start the processes with torchrun, or unset both.",
-        ) from None
-    return rank, count
-
-
-@contextmanager
-def joined(wanted: torch.device, patience: int) -> Iterator[Processes]:
-    """This process among those of the training; alone, where the environment names no others.
-
-    `patience`: seconds to wait for another process, before it counts as hung.
-    """
-    rank, count = environment()
-    if count == 1:
-        yield ALONE
-        return
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with_parent()
-    backend = "gloo"
-    if wanted.type == "cuda":
-        if wanted.index is None:
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-        # NCCL refuses two processes on one GPU; gloo lets them talk by way of the CPU.
-        crowded = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count() or wanted.index is not None
-        backend = "gloo" if crowded else "nccl"
-    try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=patience))
-    except (RuntimeError, ValueError) as error:
-        raise RegardError(
-            "The processes of this training cannot reach each other.",
-            str(error).partition("\n")[0],
-            "Check MASTER_ADDR and MASTER_PORT, or start them with torchrun.",
-        ) from None
-    try:
-        yield Processes(rank, count, wanted if backend == "nccl" else CPU)
-    finally:
-        dist.destroy_process_group()
 
 
 def check_share(pieces: int, count: int, reduce: Reduce) -> None:
