@@ -129,12 +129,16 @@ def test_generate_completes_images(pixels, digit, tmp_path):
 
 
 OF_TEXTS = ["--prompt a", "--stop a", "--top 3", "--modes 4", "--max-tokens 9", "--min-p 0.1", "--repetition-penalty 2"]
-OF_IMAGES = ["--complete a.png", "--keep 0.5", "-o a.png"]
+OF_IMAGES = ["--complete a.png", "--keep 0.5"]
 
 
 @pytest.mark.parametrize(
     ("run", "options", "about"),
-    [("pixels", options, "texts") for options in OF_TEXTS] + [("language", options, "images") for options in OF_IMAGES],
+    [
+        *[("pixels", options, "texts") for options in OF_TEXTS],
+        *[("language", options, "images") for options in OF_IMAGES],
+        ("language", "-o a.txt", "the prompts of a file"),
+    ],
 )
 def test_options_about_something_else_are_refused(run, options, about, request):
     failed = generate(request.getfixturevalue(run), *options.split()).exception

@@ -109,14 +109,16 @@ class Checkpoints:
     def _write(self, temporary: Path, checkpoint: Checkpoint) -> dict[str, str]:
         """This process's files, on disk, with their digests."""
         part = f"-{self.processes.rank + 1}-of-{self.processes.count}" if self.processes.count > 1 else ""
-        kinds = {"model": checkpoint.weights, "optimizer": checkpoint.optimizer, "average": checkpoint.average}
-        written = [temporary / f"{kind}{part}.safetensors" for kind, tensors in kinds.items() if tensors]
-        for path, tensors in zip(written, filter(None, kinds.values()), strict=True):
+        kinds = {"model": checkpoint.weights, "optimizer": checkpoint.optimizer}
+        kinds |= {"average": checkpoint.average} if checkpoint.average else {}
+        written = []
+        for kind, tensors in kinds.items():
             # What is not divided, such as a count of steps, is the first one's.
             own = {
                 name: own_rows(tensor) for name, tensor in tensors.items() if self.processes.first or divided(tensor)
             }
-            save_tensors(path, own)
+            written.append(temporary / f"{kind}{part}.safetensors")
+            save_tensors(written[-1], own)
         if self.processes.first:
             written.append(temporary / "state.json")
             written[-1].write_text(json.dumps(checkpoint.state, indent=2))
