@@ -190,8 +190,18 @@ def _train_in(
             return _train(settings, folder, processes)
         except BaseException:
             if not folder.saved_steps():
-                shutil.rmtree(folder.path, ignore_errors=True)
+                _discard(folder)
             raise
+
+
+def _discard(folder: RunFolder) -> None:
+    """Remove a run as a whole: what a second signal leaves half-way could be neither resumed nor begun again."""
+    doomed = folder.path.with_name(f".{folder.path.name}.{os.getpid()}.tmp")
+    try:
+        folder.path.rename(doomed)
+    except OSError:
+        doomed = folder.path
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- one training, several processes

@@ -108,6 +108,16 @@ def test_ctrl_c_before_the_first_checkpoint_leaves_nothing(tiny_recipe: Path, tm
     assert tree(tmp_path) == set()
 
 
+def test_a_second_signal_while_a_run_is_removed_leaves_no_half_of_it(tiny_recipe: Path, tmp_path: Path):
+    first = when("open", "/run/.config.json.tmp", signalled(signal.SIGTERM))
+    # Only when a folder is removed, its files are named from there.
+    second = when("os.remove", "('tokenizer.json'", signalled(signal.SIGTERM))
+    both = first + second.replace("waiting", "again").replace("look", "see")
+    regard("train", tiny_recipe, *SETTINGS, "--out", tmp_path / "run", before=both, code=130)
+    assert tree(tmp_path), "the second signal came"
+    assert not (tmp_path / "run").exists()
+
+
 # Files of a save, before and after the checkpoint is in its place.
 MOMENTS = [
     ("open", "/.step-5.tmp/"),
