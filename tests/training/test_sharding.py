@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from command import regard as command
 from kinds import KINDS
 from regard.training.checkpoint import Checkpoints
 
-# The norm of all gradients is added up by part: where it is only told, and nothing is clipped, no bit depends on it.
-# And what a processor does with the last few numbers of a tensor, which fill no register, may have other last bits: so
-# parts are multiples of 16 numbers.
-SETTINGS = ["training.micro_batches=4", "system.threads=1", "training.clip_norm=0", "training.steps=4"]
+# What a processor does with the last few numbers of a tensor, which fill no register, may have other last bits: so parts
+# are multiples of 16 numbers.
+SETTINGS = ["training.micro_batches=4", "system.threads=1", "training.clip_norm=1", "training.steps=4"]
 SETTINGS += ["model.width=64", "model.feedforward=64"]
 SHARDED = ["training.shard=true", "--processes", "2"]
 
@@ -36,6 +34,7 @@ def trained(task: str, out: Path, *words: str) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "words",
     [
+        ["training.optimizer=muon", "training.clip_norm=0.5"],
         ["training.ema=0.9"],
         ["training.average_checkpoints=2", "training.validate_every=4", "training.save_every=2"],
         ["model.mixer=hyena"],
@@ -71,14 +70,3 @@ def test_each_process_writes_its_rows_and_a_lost_file_is_noticed(tmp_path):
     assert all(torch.equal(weight, whole[name]) for name, weight in checkpoints.load(4).weights.items())
     (folder / "step-4" / "model-2-of-2.safetensors").unlink()
     assert checkpoints.newest() == 2
-
-
-def test_with_muon_and_clipping_the_losses_are_the_same(tmp_path):
-    words = ["training.optimizer=muon", "training.clip_norm=0.5", "training.steps=8", "training.log_every=1"]
-    curves = []
-    for name, more in (("alone", []), ("sharded", SHARDED)):
-        trained("synthetic", tmp_path / name, *words, *more)
-        records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        curves.append([record["loss"] for record in records if "loss" in record])
-    # Not the weights: the gradient of a bias of keys is nothing but rounding, and Adam makes steps of it.
-    assert len(curves[0]) == 8 and curves[1] == pytest.approx(curves[0], rel=1e-6)

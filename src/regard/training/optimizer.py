@@ -18,7 +18,7 @@ from regard.layers.block import Block
 from regard.settings import PartSettings, TrainingSettings
 from regard.training.muon import Muon
 from regard.training.replayed import Replayed
-from regard.training.rows import like, whole
+from regard.training.rows import divided, like, own_rows, whole
 from regard.training.uncompiled import uncompiled
 
 UncompiledAdam, UncompiledAdamW = uncompiled(torch.optim.Adam), uncompiled(torch.optim.AdamW)
@@ -140,6 +140,7 @@ class Optimizer:
         device = next(iter(self.parameters.values())).device
         self.captured = self.method.capturable and device.type == "cuda"
         self.clip_norm = settings.clip_norm
+        self.exact = settings.pieces > 1 and settings.reduce == "exact"  # whoever holds which rows
         self.moved = False  # whether `apply` has begun to change weights, since this was last set to False
         self._capture()
 
@@ -157,7 +158,7 @@ class Optimizer:
         """The norm of all gradients together; they are scaled down to `clip_norm` if that is above 0."""
         weights = list(self.parameters.values())
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        norm = whole(torch.nn.utils.get_total_norm(gradients, foreach=True))
+        norm = exact_norm(gradients) if self.exact else whole(torch.nn.utils.get_total_norm(gradients, foreach=True))
         if self.clip_norm > 0:
             torch.nn.utils.clip_grads_with_norm_(weights, self.clip_norm, norm, foreach=True)
         return norm
@@ -263,6 +264,18 @@ class Optimizer:
                     # Adam's step counter stays where torch keeps it: with the parameter when fused.
                     optimizer.state[parameter][key] = like(value, parameter).to(parameter.device).clone()
         self._capture()
+
+
+def exact_norm(gradients: list[Tensor]) -> Tensor:
+    """Of all gradients together, the same whether one process holds them or several hold some rows each.
+
+    Sums of squares depend on their order, but in float64 only in digits that float32 does not have.
+    """
+    squares = [torch.linalg.vector_norm(own_rows(one), dtype=torch.float64).square() for one in gradients]
+    total = torch.stack(squares).sum()
+    if divided(gradients[0]):
+        torch.distributed.all_reduce(total)
+    return total.sqrt().float()
 
 
 def blocks(model: nn.Module) -> list[Block]:
