@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -201,18 +202,18 @@ def _name(verb: Any) -> str:
     return str(verb.name or verb.callback.__name__.replace("_", "-"))
 
 
-def _interrupt(number: int, frame: Any) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     """Ctrl-C and SIGTERM: what is half-done is cleaned up.
 
-    Not in the middle of importing torch or numpy: they swallow what is raised there, and go on half-imported.
+    Not in the middle of an import: torch, numpy and others swallow what is raised there, and go on half-imported.
     """
-    specs = [getattr(sys.modules.get(name), "__spec__", None) for name in ("torch", "numpy")]
-    if any(getattr(spec, "_initializing", False) for spec in specs):
-        again = threading.Timer(0.05, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
-    else:
+    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    if frame is None:
         raise KeyboardInterrupt
+    again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 def main() -> None:
