@@ -12,8 +12,8 @@ from command import regard as command
 from kinds import KINDS
 from regard.training.checkpoint import Checkpoints
 
-# What a processor does with the last few numbers of a tensor, which fill no register, may have other last bits: so parts
-# are multiples of 16 numbers.
+# What a processor does with the last few numbers of a tensor, which fill no register, may have other last bits: so
+# parts are multiples of 16 numbers.
 SETTINGS = ["training.micro_batches=4", "system.threads=1", "training.clip_norm=1", "training.steps=4"]
 SETTINGS += ["model.width=64", "model.feedforward=64"]
 SHARDED = ["training.shard=true", "--processes", "2"]

@@ -36,12 +36,13 @@ def launch(processes: int, arguments: Sequence[str], patience: int) -> int:
     os.environ[LAUNCHER] = str(os.getpid())
     logging.disable(logging.ERROR)  # the process that fails says why
     try:
-        with tempfile.TemporaryDirectory(prefix="regard-") as logs:  # nothing is written there
+        with tempfile.TemporaryDirectory(prefix="regard-") as scratch:
+            os.environ["TMPDIR"] = scratch  # what a process that is killed leaves behind goes, too
             config = LaunchConfig(
                 min_nodes=1,
                 max_nodes=1,
                 nproc_per_node=processes,
-                logs_specs=DefaultLogsSpecs(log_dir=logs),
+                logs_specs=DefaultLogsSpecs(log_dir=scratch),
                 run_id=uuid.uuid4().hex,
                 rdzv_backend="c10d",
                 rdzv_endpoint="localhost:0",  # any port that is free
