@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,20 @@ def trained(task: str, out: Path, *words: str) -> dict[str, torch.Tensor]:
 def test_in_parts_is_as_whole(words, tmp_path):
     alone = trained("synthetic", tmp_path / "alone", *words)
     sharded = trained("synthetic", tmp_path / "sharded", *words, *SHARDED)
+    assert_same(alone, sharded)
+
+
+def assert_same(alone: dict[str, torch.Tensor], sharded: dict[str, torch.Tensor]) -> None:
     assert alone.keys() == sharded.keys()
     for name, weight in alone.items():
         assert torch.equal(weight, sharded[name]), name
+
+
+def test_so_is_a_translator_which_is_decoded_while_it_validates(corpus, tmp_path):
+    alone = trained("translate", tmp_path / "alone", "--data", corpus)
+    assert_same(alone, trained("translate", tmp_path / "sharded", "--data", corpus, *SHARDED))
+    metrics = [json.loads((tmp_path / run / "summary.json").read_text())["metrics"] for run in ("alone", "sharded")]
+    assert metrics[0] == metrics[1] and "bleu" in metrics[0]
 
 
 def test_a_run_may_be_taken_apart_and_put_together_on_the_way(tmp_path):
@@ -56,7 +68,7 @@ def test_a_run_may_be_taken_apart_and_put_together_on_the_way(tmp_path):
     alone = trained("synthetic", tmp_path / "alone", *settings, "training.steps=8")
     for steps, words in ((2, []), (4, SHARDED), (6, ["training.shard=true", "--processes", "4"]), (8, [])):
         weights = trained("synthetic", tmp_path / "run", *settings, f"training.steps={steps}", *words, "--resume")
-    assert weights.keys() == alone.keys() and all(torch.equal(weights[name], alone[name]) for name in alone)
+    assert_same(alone, weights)
 
 
 def test_each_process_writes_its_rows_and_a_lost_file_is_noticed(tmp_path):
