@@ -27,7 +27,7 @@ import numpy as np
 from regard.data.image_decoding import Outcome, Read, decode, send_contents
 from regard.data.image_entries import Content, Entry
 from regard.data.images import BadImage, Form
-from regard.data.processes import cores, has_ended, receive, send, start_module
+from regard.data.processes import cores, end, has_ended, receive, send, start_module
 
 MOST_BYTES = 2**24  # of images, before or after decoding, that a thread or process is given at a time
 MOST_IMAGES = {"thread": 64, "process": 512}
@@ -149,11 +149,7 @@ class Worker:
         return [content if isinstance(content, BadImage) else outcome for content, outcome in both]  # of its own class
 
     def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.asks, self.answers):
-            with suppress(OSError):  # what was not sent is lost
-                pipe.close()
+        end(self.process)
 
 
 class Workers:

@@ -29,7 +29,7 @@ from threading import Lock
 from typing import BinaryIO, cast
 
 from regard.data.cache import Keep, Kept
-from regard.data.processes import cores, has_ended, receive, send, start_module
+from regard.data.processes import cores, end, has_ended, receive, send, start_module
 from regard.data.tokenising import Column, Encoder, digest, packed, read_part, unpacked, write_part
 
 PART_BYTES = 2**23  # of text; a part takes a core some seconds
@@ -162,8 +162,4 @@ class Worker:
             raise OSError(*answer["error"])
 
     def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.asks, self.answers):
-            with suppress(OSError):  # what was not sent is lost
-                pipe.close()
+        end(self.process)

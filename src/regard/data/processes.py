@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from regard.errors import RegardError
@@ -50,6 +51,15 @@ def has_ended(what: str, status: int, remedy: str) -> RegardError:
         f"It was ended by {by}, perhaps for want of memory." if by else f"Its exit status is {status}.",
         remedy,
     )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """A process that is piped, at once. What it was not sent is lost."""
+    process.kill()
+    process.wait()
+    for pipe in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):
+            pipe.close()
 
 
 def send(file: BinaryIO, message: dict[str, Any], blobs: Sequence[bytes | memoryview] = ()) -> None:
