@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-LOST = 3  # the exit code of one of several processes for its launcher, which knows more of what became of another
+# Exit codes of one of several processes, for its launcher, which knows more of what became of another:
+LOST = 3  # that one has ended
+UNANSWERED = 4  # it was waited for in vain
 
 
 class RegardError(Exception):

@@ -24,7 +24,7 @@ from regard.files import locked
 from regard.recipes import complete, from_toml, recipe_text, validate
 from regard.recipes.writing import flat, to_toml
 from regard.settings import NOT_IN_THE_RESULT, Auto, TaskSettings
-from regard.startup import one_of_several, uncollected, wake_gpu
+from regard.startup import launched, one_of_several, uncollected, wake_gpu
 from regard.tasks.batch_size import with_batch_size
 from regard.tasks.room import check_room_to_load, check_room_to_train, smaller
 from regard.tasks.starting import check_word_vectors, inherit_settings, starts_from, taken_over
@@ -461,5 +461,6 @@ def _how_to_continue(settings: TaskSettings, folder: RunFolder) -> str:
         return f"'{folder.path}' is gone. If it was moved, continue it where it is now: regard train RUN --resume"
     if not steps:
         return "Nothing was saved yet; give the same command again."
-    command = f"regard train {shlex.quote(str(folder.path))} --resume{_plugin_options(settings)}"
+    together = f" --processes {os.environ['WORLD_SIZE']}" if launched() and several() else ""
+    command = f"regard train {shlex.quote(str(folder.path))} --resume{together}{_plugin_options(settings)}"
     return f"Step {steps[-1]:,} is saved. Continue with: {command}"

@@ -108,8 +108,10 @@ def test_a_killed_worker_is_told_of_and_the_same_command_continues(tokenised, fo
     }
     # Of what is there, nothing is taken for what it is not.
     assert "There, --json is false; here, it is true." in in_parts([*command, "--json"], folder, code=1).stderr
+    plain = regard(*command[: command.index("--processes")], cwd=folder, code=1)
+    assert "'out' was begun in parts." in plain.stderr.replace(f"{folder}/", "") and "--processes 1" in plain.error[2]
     (folder / "FILE").write_text(TEXT.upper())
-    assert "'FILE' has changed." in in_parts(command, folder, code=1).stderr
+    assert "'FILE' has changed since this job began." in in_parts(command, folder, code=1).stderr
     (folder / "FILE").write_text(TEXT)
     first, second = folder / "out.parts" / "part-00000", folder / "out.parts" / "part-00001"
     first.write_bytes(first.read_bytes()[::-1])
@@ -193,7 +195,7 @@ def test_parts_follow_from_the_file_and_begin_with_chunks(tmp_path, monkeypatch,
         assert len(digest) == 64 and len(cut) > 4
         assert [part.first % 3 for part in cut] == [0] * len(cut)
         assert all(part.end - part.start >= 20 for part in cut[:-1])
-        read = [list(parts.lines_of(tmp_path / "a", part)) for part in cut]
+        read = [list(parts.lines_of(tmp_path / "a", part, parts.JobFolder(tmp_path / "out"))) for part in cut]
         assert [len(each) for each in read] == [part.lines for part in cut]
         assert [line for each in read for line in each] == (b"\n".join(lines) + end).decode().splitlines()
 

@@ -20,7 +20,7 @@ from command import regard as command
 from kinds import KINDS
 from regard import registry
 from regard.cli.launch import why
-from regard.errors import LOST, RegardError
+from regard.errors import LOST, UNANSWERED, RegardError
 
 # A thread each, as one process has here, too: more threads have other last bits.
 PIECES = ["training.micro_batches=4", "system.threads=1"]
@@ -258,9 +258,10 @@ def test_others_of_a_process_that_hangs_wait_as_long_as_patience_says(rank, tmp_
 FAILURES = {
     "one is killed, the other notices": ({0: (LOST, 0), 1: (-9, 0)}, "Process 1 of 2 was ended by SIGKILL."),
     "one is killed, the other is ended": ({0: (-9, 0), 1: (-15, 1)}, "Process 0 of 2 was ended by SIGKILL."),
-    "one hangs": ({0: (LOST, 0), 1: (-9, 31)}, "Process 1 of 2 did not answer."),
-    "the first hangs": ({0: (-9, 31), 1: (LOST, 0)}, "Process 0 of 2 did not answer."),
-    "one is slow": ({0: (130, 1), 1: (LOST, 0)}, "Process 0 of 2 did not answer."),
+    "one hangs": ({0: (UNANSWERED, 0), 1: (-9, 31)}, "Process 1 of 2 did not answer."),
+    "the first hangs": ({0: (-9, 31), 1: (UNANSWERED, 0)}, "Process 0 of 2 did not answer."),
+    "one is slow": ({0: (130, 1), 1: (UNANSWERED, 0)}, "Process 0 of 2 did not answer."),
+    "one alone is stopped": ({0: (130, 0), 1: (LOST, 0)}, 130),
     "one fails": ({0: (LOST, 1), 1: (2, 0)}, 2),
     "one fails while another is slow": ({0: (-15, 1), 1: (1, 0)}, 1),
     "all are stopped": ({0: (130, 0), 1: (130, 0)}, 130),
@@ -279,9 +280,19 @@ def test_the_launcher_says_what_its_processes_cannot(case):
         assert error.value.what == expected
 
 
+def test_processes_of_processes_are_refused(tmp_path):
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29511"}
+    told = command(*words_for(tmp_path / "run"), "--processes", "2", variables=variables, code=2)
+    assert told.error[0] == "Error: --processes 2 cannot be had here." and not (tmp_path / "run").exists()
+
+
 def test_the_quicker_sum_is_nearly_the_same(alone, tmp_path):
     words = ["train", KINDS["synthetic"].recipe, *SYNTHETIC, "training.reduce=fast", "--out", tmp_path / "run"]
     together(*words, each=[[], []])
     one, other = load(alone), load((tmp_path / "run" / "model.safetensors").read_bytes())
     for name, weight in one.items():
+        if name.endswith("to_qkv.bias"):
+            # That of keys adds the same to all scores of a query: its gradient is rounding, of which Adam makes steps.
+            keys = slice(len(weight) // 3, 2 * len(weight) // 3)
+            weight[keys] = other[name][keys] = 0
         torch.testing.assert_close(other[name], weight, rtol=0, atol=1e-4)

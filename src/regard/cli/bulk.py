@@ -64,7 +64,7 @@ class Bulk:
             raise UsageError(
                 f"--part {self.part} is not a part.",
                 "It is I/M, the I-th of M shares, and I is from 1 to M.",
-                "Correct it: --part 1/4",
+                f"Correct it: --part 1/{max(shares, 1) if found else 4}",
             )
         return share - 1, shares
 
@@ -96,10 +96,13 @@ class Bulk:
 
     def run(self, verb: str, context: typer.Context, of_run: Path, make: Callable[[], LineWork]) -> None:
         """The verb with the options of the command; `make` loads what it needs. `of_run`: a run, or a tokenizer."""
+        from regard.cli.parts import Gone, JobFolder
+
         if not self.in_parts:
+            if self.output is not None:
+                JobFolder(self.output).must_not_be_begun()
             filter_lines(make(), self.files, self.output)
             return
-        from regard.cli.parts import Gone, JobFolder
         from regard.cli.workers import serve
 
         assert self.output is not None
@@ -125,6 +128,11 @@ class Bulk:
             if len(whole) < len(parts):
                 done = f"Share {share + 1} of {shares} is done: {len(whole):,} of {len(parts):,} parts are there."
                 console.say(f"{done} The process that makes the last one joins them.")
+                if folder.output.exists():
+                    console.warn(
+                        f"'{folder.output}' is there already. If the other shares are done, it is whole: then delete "
+                        f"'{folder.path}'."
+                    )
                 return
             damaged, notes = folder.join(parts, file)
             if not damaged:

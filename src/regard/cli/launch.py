@@ -15,10 +15,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.errors import LOST, RegardError
+from regard.errors import LOST, UNANSWERED, RegardError
 from regard.startup import LAUNCHER
 
 STOPPED = 130
+NOTICED = (LOST, UNANSWERED)
 LEAVE_WITHIN = 25  # seconds, to save and to end
 KILLED_AFTER = 30  # seconds that torch's launcher leaves others to end, once one has failed
 
@@ -66,8 +67,8 @@ def launch(processes: int, arguments: Sequence[str], patience: int) -> int:
 def why(failures: Mapping[int, Any], processes: int, patience: int) -> int:
     """The exit code after this; an error that says what happened, if no process can have said it itself.
 
-    A process that lost another leaves with the code `LOST`. Those that were still there were sent SIGTERM, and after a
-    while SIGKILL.
+    A process that lost another leaves with the code `LOST`, or `UNANSWERED`. Those that were still there were sent
+    SIGTERM, and after a while SIGKILL.
     """
     codes = {rank: failure.exitcode for rank, failure in failures.items()}
     first = min(failure.timestamp for failure in failures.values())
@@ -78,11 +79,12 @@ def why(failures: Mapping[int, Any], processes: int, patience: int) -> int:
             "The others cannot go on without it, and have ended, too.",
             "The same command with --resume continues from the last checkpoint.",
         )
-    if told := [rank for rank in early if codes[rank] > 0 and codes[rank] not in (LOST, STOPPED)]:
+    if told := [rank for rank in early if codes[rank] > 0 and codes[rank] not in (*NOTICED, STOPPED)]:
         return int(codes[told[0]])
-    if LOST not in codes.values():
+    # One alone may have been asked to stop, where the others could not know. One that is only slow is asked by us.
+    if UNANSWERED not in codes.values() and (STOPPED in codes.values() or LOST not in codes.values()):
         return STOPPED
-    silent = sorted(set(range(processes)) - {rank for rank, code in codes.items() if code == LOST})
+    silent = sorted(set(range(processes)) - {rank for rank, code in codes.items() if code in NOTICED})
     named = " and ".join(map(str, silent or range(processes)))
     raise RegardError(
         f"Process {named} of {processes} did not answer." if len(silent) == 1 else f"Processes {named} did not answer.",

@@ -26,7 +26,7 @@ ADVICE = "Correct the line, or convert it to UTF-8."
 
 def must_be_a_file(path: Path, why: str = "It was to be read, line by line.") -> None:
     if not path.is_file():
-        state = "is a folder" if path.is_dir() else "is missing"
+        state = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "is missing"
         raise RegardError(f"The file '{path}' {state}.", why, "Check the path.")
 
 

@@ -84,7 +84,7 @@ def cut(file: Path, at_once: int) -> tuple[list[Part], str]:
     return parts, digest.hexdigest()
 
 
-def lines_of(file: Path, part: Part) -> Iterator[str]:
+def lines_of(file: Path, part: Part, folder: JobFolder) -> Iterator[str]:
     """The lines of a part; of a bad one, the message has its number in the whole file."""
     from regard.data.lines import bad_line, numbered_lines, readable
 
@@ -92,17 +92,17 @@ def lines_of(file: Path, part: Part) -> Iterator[str]:
         stream.seek(part.start)
         for line in islice(numbered_lines(stream, before=part.first), part.lines):
             if line.problem:
-                bad_line(file, line.number, line.problem, "error", advice=ADVICE)
+                bad_line(file, line.number, line.problem, "error", advice=f"{ADVICE} Then delete '{folder.path}'.")
             yield line.text
         if stream.tell() != part.end:
-            raise changed_input(file)
+            raise changed_input(file, folder)
 
 
-def changed_input(file: Path) -> RegardError:
+def changed_input(file: Path, folder: JobFolder) -> RegardError:
     return RegardError(
-        f"'{file}' has changed.",
-        "It is not what it was when this job began, and parts of both do not go together.",
-        "Restore it; or delete the folder of parts, and start again.",
+        f"'{file}' has changed since this job began.",
+        "Parts that were made of it before cannot be joined with new ones.",
+        f"Restore it; or delete '{folder.path}', and start again.",
     )
 
 
@@ -114,6 +114,15 @@ class JobFolder:
         self.path = self.output.with_name(f"{self.output.name}.parts")
 
     # ------------------------------------------------------------ what is asked for
+
+    def must_not_be_begun(self) -> None:
+        """An error if parts of this output are there: a command without parts would leave them behind."""
+        if (self.path / "job.json").exists():
+            raise RegardError(
+                f"'{self.output}' was begun in parts.",
+                f"What is done of it is in '{self.path}'.",
+                "Add --processes 1 to make what is missing, and join all; or delete that folder.",
+            )
 
     def open(self, asked: dict[str, Any], file: Path, at_once: int) -> list[Part]:
         """The parts of this job, which is begun or continued. An error if the folder is of another."""
@@ -176,7 +185,7 @@ class JobFolder:
             state = file.stat()
             same = state.st_size == known["bytes"]
             if not same or (state.st_mtime_ns != known["modified"] and sha256(file) != known["sha256"]):
-                raise changed_input(file)
+                raise changed_input(file, self)
 
     # ------------------------------------------------------------ parts
 

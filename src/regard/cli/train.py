@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from regard import registry
 from regard.cli.app import DataOption, JsonOption, OverridesArgument, app, number_option, short, show
 from regard.errors import UsageError, did_you_mean
+from regard.startup import launched
 
 
 @app.command()
@@ -61,6 +63,12 @@ def train(
     from regard.run import read_recipe, several
     from regard.run import train as train_recipe
 
+    if processes and several() and not launched():
+        raise UsageError(
+            f"--processes {processes} cannot be had here.",
+            f"WORLD_SIZE = {os.environ['WORLD_SIZE']} says that this is one of several processes already.",
+            "Leave out --processes; or unset WORLD_SIZE and RANK, if nothing has started others.",
+        )
     if processes and processes > 1 and not several():
         from regard.cli.launch import launch
         from regard.training.processes import check_share

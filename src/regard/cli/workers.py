@@ -211,16 +211,16 @@ def _make(work: LineWork, part: Part, file: Path, folder: JobFolder, wait: bool,
                 show(part.lines)
                 return "whole"
             note: dict[str, Any] = {}
-            folder.put(part, _texts(work, part, file, note, show), note)
+            folder.put(part, _texts(work, part, file, folder, note, show), note)
             return "made"
     except Gone:
         return "gone"
 
 
 def _texts(
-    work: LineWork, part: Part, file: Path, note: dict[str, Any], show: Callable[[int], None]
+    work: LineWork, part: Part, file: Path, folder: JobFolder, note: dict[str, Any], show: Callable[[int], None]
 ) -> Iterator[bytes]:
-    for lines, text in work.outputs(lines_of(file, part), part.first):
+    for lines, text in work.outputs(lines_of(file, part, folder), part.first):
         yield text.encode()
         show(lines)
     if work.long:

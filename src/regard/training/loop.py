@@ -58,7 +58,7 @@ from regard.training.optimizer import Optimizer
 from regard.training.pieces import Division, add_pieces
 from regard.training.processes import ALONE, Processes
 from regard.training.progress import Begun, Progress, Window
-from regard.training.rows import gathered
+from regard.training.rows import gathered, own_rows
 from regard.training.schedule import learning_rate
 from regard.training.stopping import stop_on_signal
 from regard.training.tensors import save_tensors
@@ -257,7 +257,13 @@ class Trainer:
 
     def _foresee(self, batch: Batch) -> None:
         """Say how much memory the training will take; where that is more than there is, take less at a time."""
-        if self.sharded:  # what is measured would be of one process and another
+        if self.sharded:
+            # Rows and blocks of one process are not those of another: told is what is sure.
+            weights = sum(own_rows(weight).nbytes for weight in self.optimizer.parameters.values())
+            lasting = 2 * weights + self.optimizer.still_to_remember() // self.processes.count
+            console.say(
+                f"Each process holds {shown(lasting)} of weights, gradients and optimizer, and besides that its batch."
+            )
             return
         rows, device = len(batch.labels), self.hardware.device
         weights = sum(weight.nbytes for weight in self.optimizer.parameters.values())
@@ -283,7 +289,8 @@ class Trainer:
         self.memory["memory_before_bytes"] = prediction.present
         peak = self.memory["predicted_memory_bytes"] = prediction.peak(math.ceil(rows / self.settings.pieces))
         most = "At most about" if self.hardware.compile else "About"
-        console.say(f"{most} {shown(peak)} of memory will be used, of {shown(prediction.present + free)}.")
+        each = " by each process" if self.processes.count > 1 else ""
+        console.say(f"{most} {shown(peak)} of memory will be used{each}, of {shown(prediction.present + free)}.")
 
     def _split(self, pieces: int, why: str) -> None:
         """From now on compute updates in this many pieces; a resumed run does so too."""

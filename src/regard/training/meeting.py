@@ -21,9 +21,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from regard import console
 from regard.errors import RegardError, UsageError
 from regard.training.processes import ALONE, CPU, Processes
 
+TOLD_AFTER = 10  # seconds
 ANSWER_WITHIN = 3  # seconds after the time limit, in which torch itself says that it is over
 
 
@@ -126,7 +128,10 @@ def _meet(here: Place, kind: str, patience: int) -> None:
     # In a thread of its own: torch waits in C++, where neither Ctrl-C nor SIGTERM would be heard.
     meeting = Thread(target=meet, daemon=True)
     meeting.start()
-    meeting.join(patience + ANSWER_WITHIN)
+    meeting.join(TOLD_AFTER)
+    if meeting.is_alive():
+        console.say(f"Waiting for {here.count - 1} more at {here.meeting}, for {patience} seconds at most …")
+        meeting.join(patience + ANSWER_WITHIN)
     if failed and isinstance(failed[0], RegardError):
         raise failed[0]
     if failed or meeting.is_alive():

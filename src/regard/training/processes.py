@@ -22,7 +22,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.errors import LOST, RegardError, UsageError
+from regard.errors import LOST, UNANSWERED, RegardError, UsageError
 from regard.startup import launched
 from regard.training.tree import is_power_of_two, tree_sum
 
@@ -159,6 +159,7 @@ class Processes:
                 "Another process of this training does not answer." if hung else "Another process has ended.",
                 "It was waited for as long as system.patience says." if hung else "This one cannot go on without it.",
                 "That one says why, or its machine does. The same command with --resume continues.",
+                UNANSWERED if hung else LOST,
             ) from None
 
 
@@ -168,9 +169,10 @@ class ProcessLost(RegardError):
     All that are left say so, since the first may be the one that is gone; our own launcher speaks for them.
     """
 
-    def __init__(self, what: str, why: str, fix: str):
+    def __init__(self, what: str, why: str, fix: str, code: int):
+        """`code`: for our own launcher."""
         super().__init__(what, why, fix)
-        self.exit_code = LOST if launched() else 1
+        self.exit_code = code if launched() else 1
 
 
 ALONE = Processes()

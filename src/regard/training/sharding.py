@@ -12,6 +12,7 @@ Shapes: P processes · X numbers
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -57,6 +58,8 @@ def shard(model: nn.Module, device: torch.device, processes: Processes, reduce: 
             "Each holds its part on a device of its own.",
             "Use as many processes as there are GPUs, or leave out training.shard.",
         )
+    # Harmless as long as nobody changes in place what a model returns, and nobody does.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
     mesh = init_device_mesh(device.type, (processes.count,))
     for block in _read_as_a_whole(model):
         fully_shard(block, mesh=mesh)
