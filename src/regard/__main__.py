@@ -1,9 +1,14 @@
-"""`python -m regard`."""
+"""The command: `regard`, or `python -m regard`."""
 
 import signal
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the middle of an import: no traceback
 
-from regard.cli import script  # noqa: E402
+def command() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in the middle of an import: no traceback
+    from regard.cli import script
 
-script()
+    script()
+
+
+if __name__ == "__main__":
+    command()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # Exit codes of one of several processes, for its launcher, which knows more of what became of another:
 LOST = 3  # that one has ended
 UNANSWERED = 4  # it was waited for in vain
+NOTICED = (LOST, UNANSWERED)
 
 
 class RegardError(Exception):

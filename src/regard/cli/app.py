@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from regard.errors import LOST, Interrupted, RegardError, UsageError, did_you_mean
+from regard.errors import NOTICED, Interrupted, RegardError, UsageError, did_you_mean
 from regard.startup import launched, leave
 
 app = typer.Typer(
@@ -141,7 +141,7 @@ def _speaks() -> bool:
 def _complain(error: RegardError) -> None:
     # Before the processes of a training have met, what all find is told once on every machine.
     told_here = error.same_for_all and os.environ.get("LOCAL_RANK", "0") != "0"
-    if told_here or error.told_elsewhere or error.exit_code == LOST:
+    if told_here or error.told_elsewhere or error.exit_code in NOTICED:  # our launcher speaks
         return
     # Colour only where a person looks.
     red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")

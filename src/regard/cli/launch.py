@@ -15,11 +15,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.errors import LOST, UNANSWERED, RegardError
+from regard.errors import LOST, NOTICED, UNANSWERED, RegardError
 from regard.startup import LAUNCHER
 
 STOPPED = 130
-NOTICED = (LOST, UNANSWERED)
 LEAVE_WITHIN = 25  # seconds, to save and to end
 KILLED_AFTER = 30  # seconds that torch's launcher leaves others to end, once one has failed
 
