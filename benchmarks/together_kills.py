@@ -177,6 +177,8 @@ class Watched:
 
 def unclear(way: Way, code: int, stderr: str) -> list[str]:
     """What is wrong with how a training ended."""
+    if code == -getattr(signal, way.signal) and not stderr:
+        return []  # before the command had begun to listen, it ended as any program does
     found = [] if code in way.exit_codes else [f"exit code {code}"]
     found += [f"{word!r} is printed" for word in ("Traceback", "frame #", "(hangs)") if word in stderr]
     # Of one that fails, the others may have been stopped where they were; who kills the launcher silences it.
