@@ -8,8 +8,8 @@
     logits                        2 bytes for each token and word, at most 4 GiB at a time
 
 P parameters · N processes · L layers · D width · F feed-forward width. 26 was fitted to GPT-2 124M, and 12 chosen with
-multi30k in view. `--check` compares the formula with all peaks that were measured on an H200 (docs/log.md). The last line
-is JSON.
+multi30k in view. `--check` compares the formula with all peaks that were measured on an H200 (docs/log.md). The last
+line is JSON.
 """
 
 from __future__ import annotations
