@@ -19,8 +19,9 @@ def sentences(trained) -> list[str]:
 
 def next_words(model, source: list[int], written: list[int]) -> list[float]:
     """Log-probabilities of every next word."""
-    source_1S, target_1T = torch.tensor([source]), torch.tensor([[START, *written]])
-    sides = [(x, torch.ones_like(x), torch.arange(x.shape[1])[None]) for x in (source_1S, target_1T)]
+    device = next(model.parameters()).device
+    source_1S, target_1T = (torch.tensor([ids], device=device) for ids in (source, [START, *written]))
+    sides = [(x, torch.ones_like(x), torch.arange(x.shape[1], device=device)[None]) for x in (source_1S, target_1T)]
     with torch.no_grad():
         return model(*sides[0], *sides[1])[0, -1].log_softmax(-1).tolist()
 

@@ -41,7 +41,7 @@ def greedy(model, ids: list[int], count: int, never) -> list[int]:
     """Every token from a whole pass over those before it."""
     for _ in range(count):
         with torch.no_grad():
-            logits_W = model(torch.tensor([ids]))[0, -1].clone()
+            logits_W = model(torch.tensor([ids], device=next(model.parameters()).device))[0, -1].clone()
         logits_W[list(never)] = -torch.inf
         ids = [*ids, int(logits_W.argmax())]
     return ids

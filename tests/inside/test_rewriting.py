@@ -14,11 +14,14 @@ SENTENCE = "The old farmer helps the child."
 
 def greedy(model, source, count):
     """The likeliest token each time, by plain passes of the model."""
-    source_1S = torch.tensor([source])
+    device = next(model.parameters()).device
+    source_1S = torch.tensor([source], device=device)
     target = [START]
     while len(target) <= count:
-        target_1T = torch.tensor([target])
-        inputs = [(x, torch.ones_like(x), torch.arange(x.shape[1])[None]) for x in (source_1S, target_1T)]
+        target_1T = torch.tensor([target], device=device)
+        inputs = [
+            (x, torch.ones_like(x), torch.arange(x.shape[1], device=device)[None]) for x in (source_1S, target_1T)
+        ]
         with torch.no_grad():
             logits_W = model(*inputs[0], *inputs[1])[0, -1].clone()
         logits_W[[0, START]] = -torch.inf

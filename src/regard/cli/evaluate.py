@@ -58,7 +58,7 @@ def evaluate(
     one caption for all images. Pixels: bits per pixel. Made-up sequences: accuracy. A player of games: how often it
     knows the rules, and matches against random and perfect players.
 
-    With --alignment, a translator: the alignment error rate of its cross-attention, for every layer and both readings.
+    With --alignment, a translator: the alignment error rate of its cross-attention, for every layer, reading and head.
     """
     if split not in ("test", "valid"):
         raise UsageError(f"There is no split '{split}'.", "Held-out data is test or valid.", "Use --split test.")

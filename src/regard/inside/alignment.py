@@ -9,8 +9,9 @@ y_{j−1}, and the next one reads y_j itself.
     writes    row j
     reads     row j + 1
 
-Which layer and reading align is another matter for every model. `choose` finds out on validation pairs, without links
-drawn by people: by comparison with IBM Model 1 of the training pairs, or, where they are not at hand, by entropy.
+Which layer, reading and head align is another matter for every model. `choose` finds out on validation pairs, without
+links drawn by people: by comparison with what counting words in the training pairs finds (IBM Model 2, both ways), or,
+where they are not at hand, by entropy.
 
 Shapes: L layers · H heads · T target pieces · S source pieces, <end> last · J target words · I source words ·
         B pairs side by side
@@ -18,6 +19,7 @@ Shapes: L layers · H heads · T target pieces · S source pieces, <end> last ·
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -31,8 +33,8 @@ from torch import Tensor, nn
 from regard.data.pairs import Pair, not_empty, pair_splits
 from regard.data.tokenizers import END, START, TextTokenizer
 from regard.errors import RegardError, UsageError
-from regard.evaluation.alignment import Gold, Links, score_alignment
-from regard.evaluation.ibm1 import Ibm1
+from regard.evaluation.alignment import Links, score_alignment
+from regard.evaluation.ibm2 import BothWays
 from regard.inside.named import Named, named
 from regard.inside.subject import blocks_of, plainly
 from regard.models.seq2seq import Seq2Seq
@@ -42,8 +44,9 @@ if TYPE_CHECKING:
 
 Reading = Literal["writes", "reads"]
 READINGS: tuple[Reading, Reading] = ("writes", "reads")
-VALIDATION_PAIRS = 200  # to choose by
-TRAINING_PAIRS = 20_000  # that IBM Model 1 learns from
+VALIDATION_PAIRS = 300  # to choose by
+TRAINING_PAIRS = 20_000  # in which words are counted
+MOST_PAIRS = 500_000  # that these are drawn from: corpora are often sorted, and begin with their shortest pairs
 POSITIONS = 4096  # of pairs that are read side by side
 
 
@@ -101,7 +104,17 @@ class Choice:
 
     way: Way
     criterion: str  # in words
-    scores: dict[str, float]  # of every layer and reading: the lower, the better
+    scores: dict[Way, float]  # of all ways: the lower, the better
+
+    def among(self, layer: int | None, reading: Reading | None, head: int | None) -> Way:
+        """The best of those that have what is given."""
+
+        def fits(way: Way) -> bool:
+            pairs = ((layer, way.layer), (reading, way.reading), (head, way.head))
+            return all(given is None or given == has for given, has in pairs)
+
+        default = Way(self.way.layer if layer is None else layer, reading or self.way.reading, head)
+        return min(filter(fits, self.scores), key=self.scores.__getitem__, default=default)
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,8 @@ class Aligner:
 def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = None, head: int | None = None) -> Named:
     """[target words, source words]; `links` in its notes, and how much went to <end>.
 
-    Without a layer or a reading, it is the one chosen on validation text.
+    What is left out of layer, reading and head is chosen on validation text. With a layer and a reading, but no head,
+    it is the mean of all heads.
     """
     aligner = trace.subject.aligner
     if aligner is None:
@@ -125,13 +139,8 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
         [part.attention().weights_BHTS[0].float().cpu().numpy() for part in trace.parts() if part.across]
         or _looks_at_nothing()
     )
-    criterion = "asked for"
-    if layer is None or reading is None:
-        choice = aligner.choose()
-        layer, reading = (choice.way.layer if layer is None else layer), reading or choice.way.reading
-        criterion = choice.criterion
     layers, heads = weights_LHTS.shape[:2]
-    if reading not in READINGS:
+    if reading not in (None, *READINGS):
         raise UsageError(
             f"There is no reading '{reading}'.",
             "Weights are those of the step that writes a word, or of the one that reads it.",
@@ -144,7 +153,12 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
                 f"Counted from 1, the last is {count}.",
                 "Choose another, or leave it out.",
             )
-    way = Way(layer, reading, head)
+    criterion = "asked for"
+    if layer is None or reading is None:
+        choice = aligner.choose()
+        way, criterion = choice.among(layer, reading, head), choice.criterion
+    else:
+        way = Way(layer, reading, head)
     of_way = dict(_words(weights_LHTS, aligner.source, aligner.target, [way]))
     weights_JX = of_way[way]
     links = sorted(links_of(weights_JX))
@@ -174,64 +188,69 @@ class Aligned:
     entropy: dict[Way, float]  # mean over target words
 
 
-def align_pairs(task: Any, pairs: Sequence[Pair], heads: bool = False) -> list[Aligned]:
-    """Every pair by forced decoding, in the ways of all layers and readings; with `heads`, of each head too."""
+def align_pairs(task: Any, pairs: Sequence[Pair]) -> list[Aligned]:
+    """Every pair by forced decoding, in all ways: each layer and reading, the mean of heads and each of them."""
     found: dict[int, Aligned] = {}
     for rows in _side_by_side(task, pairs):
         weights_LBHTS = _cross_weights(task.model, [row.source_ids for row in rows], [row.target_ids for row in rows])
         for place, row in enumerate(rows):
             weights_LHTS = weights_LBHTS[:, place, :, : len(row.target_ids) + 1, : len(row.source_ids)]
-            layers, count = weights_LHTS.shape[:2]
-            which = [None, *range(count)] if heads else [None]
-            ways = [Way(layer, reading, head) for layer in range(layers) for reading in READINGS for head in which]
-            of_ways = dict(_words(weights_LHTS, row.source, row.target, ways))
+            of_ways = dict(_words(weights_LHTS, row.source, row.target, _ways(*weights_LHTS.shape[:2])))
             links = {way: links_of(weights_JX) for way, weights_JX in of_ways.items()}
             entropy = {way: _entropy(weights_JX) for way, weights_JX in of_ways.items()}
             found[row.number] = Aligned(row.source.names, row.target.names, links, entropy)
     return [found[number] for number in range(len(pairs))]
 
 
+def _ways(layers: int, heads: int) -> list[Way]:
+    which = [None, *range(heads)] if heads > 1 else [None]
+    return [Way(layer, reading, head) for layer in range(layers) for reading in READINGS for head in which]
+
+
 def choose(task: Any, pairs: Sequence[Pair] | None = None) -> Choice:
-    """The layer and reading whose links are most like those of IBM Model 1; kept with the task."""
+    """The layer, reading and head whose links are most like those of counting words; kept with the task."""
     if pairs is None and task.alignment_choice is not None:
         kept: Choice = task.alignment_choice
         return kept
-    statistics = train_ibm1(task)
+    counted = count_words(task)
     if pairs is None:
-        pairs = _validation_pairs(task)
-    choice = _chosen(align_pairs(task, pairs), statistics) if pairs else _unknown(task)
+        pairs = _sampled(task, "valid", VALIDATION_PAIRS) or []
+    choice = _chosen(align_pairs(task, pairs), counted) if pairs else _unknown(task)
     task.alignment_choice = choice
     return choice
 
 
-def train_ibm1(task: Any) -> Ibm1 | None:
-    """Of the run's own training pairs; None if they are not at hand."""
+def count_words(task: Any) -> BothWays | None:
+    """In the run's own training pairs; None if they are not at hand."""
+    pairs = _sampled(task, "train", TRAINING_PAIRS)
+    return BothWays(pairs) if pairs else None
+
+
+def _sampled(task: Any, split: str, count: int) -> list[Pair] | None:
+    """Pairs from all over a split; None if its files are not at hand."""
+    draw = random.Random(1)
+    kept: list[Pair] = []
     try:
-        return Ibm1(islice(not_empty(pair_splits(task.settings.data)["train"]), TRAINING_PAIRS))
+        for number, pair in enumerate(islice(not_empty(pair_splits(task.settings.data)[split]), MOST_PAIRS)):
+            if number < count:
+                kept.append(pair)
+            elif (place := draw.randrange(number + 1)) < count:
+                kept[place] = pair
     except RegardError:
         return None
+    return kept
 
 
-def _validation_pairs(task: Any) -> list[Pair]:
-    try:
-        return list(islice(not_empty(pair_splits(task.settings.data)["valid"]), VALIDATION_PAIRS))
-    except RegardError:
-        return []
-
-
-def _chosen(aligned: Sequence[Aligned], statistics: Ibm1 | None) -> Choice:
-    ways = list(aligned[0].links)
-    if statistics is not None and statistics.pairs:
-        by_counting = [statistics.align(each.source, each.target) for each in aligned]
-        gold = [Gold(links, links) for links in by_counting]
-        scores = {way: score_alignment([each.links[way] for each in aligned], gold).aer for way in ways}
-        criterion = (
-            f"most like IBM Model 1 of {statistics.pairs:,} training pairs, on {len(aligned):,} validation pairs"
-        )
+def _chosen(aligned: Sequence[Aligned], counted: BothWays | None) -> Choice:
+    if counted is not None:
+        gold = [counted.align(each.source, each.target) for each in aligned]
+        scores = {way: score_alignment([each.links[way] for each in aligned], gold).aer for way in aligned[0].links}
+        criterion = f"most like IBM Model 2 of {counted.pairs:,} training pairs, on {len(aligned):,} validation pairs"
     else:
-        scores = {way: float(np.mean([each.entropy[way] for each in aligned])) for way in ways}
+        means = [way for way in aligned[0].links if way.head is None]  # the sharpest head need not be the best
+        scores = {way: float(np.mean([each.entropy[way] for each in aligned])) for way in means}
         criterion = f"lowest entropy on {len(aligned):,} pairs, as there is no training data at hand"
-    return Choice(min(ways, key=scores.__getitem__), criterion, {str(way): score for way, score in scores.items()})
+    return Choice(min(scores, key=scores.__getitem__), criterion, scores)
 
 
 def _unknown(task: Any) -> Choice:

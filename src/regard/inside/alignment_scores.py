@@ -9,44 +9,41 @@ from typing import Any
 from regard.data.pairs import Pair
 from regard.evaluation.alignment import AlignmentScore, read_gold, score_alignment
 from regard.evaluation.metrics import Evaluation, Score
-from regard.inside.alignment import Way, align_pairs, choose, train_ibm1
+from regard.inside.alignment import Way, align_pairs, choose, count_words
 from regard.tables import text_table
 
 SIGNATURE = "links of cross-attention · S sure ⊆ P possible · over the corpus"
 
 
 def evaluate_alignment(task: Any, pairs: Sequence[Pair], links: Path, first: int, swapped: bool) -> Evaluation:
-    """The scores are those of the best layer and reading, the mean of its heads."""
+    """The scores are those of the layer, reading and head that were chosen without these links."""
     gold = read_gold(links, [(len(source.split()), len(target.split())) for source, target in pairs], first, swapped)
-    aligned = align_pairs(task, pairs, heads=True)
+    aligned = align_pairs(task, pairs)
     scores = {way: score_alignment([each.links[way] for each in aligned], gold) for way in aligned[0].links}
-    means = {way: score for way, score in scores.items() if way.head is None}
-    best = min(means, key=lambda way: means[way].aer)
-    best_head = min(scores, key=lambda way: scores[way].aer)
-    chosen = choose(task)
-    counting = train_ibm1(task)
+    best = min(scores, key=lambda way: scores[way].aer)
+    choice = choose(task)
+    chosen = scores[choice.way]
+    counting = count_words(task)
     counted = None
     if counting is not None:
-        counted = score_alignment([counting.align(each.source, each.target) for each in aligned], gold)
+        counted = score_alignment([counting.forth.align(each.source, each.target) for each in aligned], gold)
     details: dict[str, Any] = {
         "ways": [way.to_json() | score.to_json() for way, score in scores.items()],
-        "best": best.to_json(),
-        "best_head": best_head.to_json() | scores[best_head].to_json(),
-        "chosen": chosen.way.to_json() | scores[chosen.way].to_json() | {"criterion": chosen.criterion},
-        "ibm1": None if counting is None or counted is None else counted.to_json() | {"pairs": counting.pairs},
+        "best": best.to_json() | scores[best].to_json(),
+        "chosen": choice.way.to_json() | chosen.to_json() | {"criterion": choice.criterion},
+        "ibm2": None if counting is None or counted is None else counted.to_json() | {"pairs": counting.pairs},
     }
-    notes = ["", _table(scores, best)]
-    notes += ["", f"best             {best}", f"best of all heads  {best_head}: AER {scores[best_head].aer:.2f}"]
-    notes.append(f"without links      {chosen.way}: AER {scores[chosen.way].aer:.2f} ({chosen.criterion})")
+    notes = ["", _table(scores, choice.way), ""]
+    notes.append(f"scored             {choice.way} ({choice.criterion})")
+    notes.append(f"best by the links  {best}: AER {scores[best].aer:.2f}")
     if counting is None or counted is None:
-        notes.append("IBM Model 1        not compared: the run's training data is not at hand")
+        notes.append("IBM Model 2        not compared: the run's training data is not at hand")
     else:
         notes.append(
-            f"IBM Model 1        AER {counted.aer:.2f}, precision {counted.precision:.2f}, recall {counted.recall:.2f} "
+            f"IBM Model 2        AER {counted.aer:.2f}, precision {counted.precision:.2f}, recall {counted.recall:.2f} "
             f"(trained on {counting.pairs:,} pairs of the run's training data)"
         )
-    found = means[best]
-    values = {"aer": found.aer, "precision": found.precision, "recall": found.recall}
+    values = {"aer": chosen.aer, "precision": chosen.precision, "recall": chosen.recall}
     return Evaluation(
         [Score(name, value, None, SIGNATURE) for name, value in values.items()],
         len(pairs),
@@ -56,17 +53,17 @@ def evaluate_alignment(task: Any, pairs: Sequence[Pair], links: Path, first: int
     )
 
 
-def _table(scores: dict[Way, AlignmentScore], best: Way) -> str:
+def _table(scores: dict[Way, AlignmentScore], chosen: Way) -> str:
     """Layers and readings; of heads, the best of each."""
     rows = []
     for way, score in scores.items():
         if way.head is not None:
             continue
         heads = {each: scores[each] for each in scores if each.head is not None and _same(each, way)}
-        head = min(heads, key=lambda each: heads[each].aer)
+        head = min(heads, key=lambda each: heads[each].aer, default=None)
         numbers = [f"{value:.2f}" for value in (score.aer, score.precision, score.recall)]
-        mark = "best" if way == best else ""
-        rows.append([str(way.layer + 1), way.reading, *numbers, f"{(head.head or 0) + 1}: {heads[head].aer:.2f}", mark])
+        of_head = "" if head is None else f"{(head.head or 0) + 1}: {heads[head].aer:.2f}"
+        rows.append([str(way.layer + 1), way.reading, *numbers, of_head, "chosen" if _same(way, chosen) else ""])
     return text_table(["layer", "step that", "AER", "precision", "recall", "best head", ""], rows, "><>>>><")
 
 
