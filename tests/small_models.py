@@ -10,6 +10,7 @@ from regard.inside.subject import Subject
 from regard.models.captioner import Captioner
 from regard.models.causal import Causal
 from regard.models.classifier import Classifier
+from regard.models.detector import DenseDetector, SetDetector
 from regard.models.masked import Masked
 from regard.models.seq2seq import Seq2Seq
 from regard.models.swin import Swin
@@ -17,6 +18,7 @@ from regard.models.vision import VisionTransformer
 from regard.settings import (
     CaptionModel,
     CausalModel,
+    DetectorModel,
     ImageModel,
     PairModel,
     TextClassifierModel,
@@ -74,6 +76,12 @@ def swin(**options) -> Subject:
     return subjects.image(spoilt(Swin(settings, 16, 16, 1, 5)), pixels(16, 16), list("abcde"))
 
 
+def detector(head: str = "dense", **options) -> Subject:
+    settings = DetectorModel(**{**SMALL, "patch": 4, "positions": "learned", "queries": 3, "head": head, **options})
+    model = spoilt((DenseDetector if head == "dense" else SetDetector)(settings, 8, 12, 1, 5))
+    return subjects.image(model, pixels(8, 12), list("abcde"), picture_HWC=np.zeros((8, 12, 1), np.uint8))
+
+
 def captioner(**options) -> Subject:
     settings = CaptionModel(**{**SMALL, "patch": 4, "positions": "sinusoidal", **options})
     model = spoilt(Captioner(settings, 8, 12, 1, VOCABULARY, scaled=None))
@@ -106,10 +114,11 @@ KINDS: dict[str, Callable[[], Subject]] = {
 }
 
 
-MAKERS = {maker.__name__: maker for maker in (language, translator, masked, text_classifier, vit, swin, captioner)}
+MAKERS = (language, translator, masked, text_classifier, vit, swin, captioner, detector)
 
 
 def make_subject(name: str, **options) -> Subject:
     """A subject with other settings: make_subject("language", norm="post"); or one of `KINDS`."""
     torch.manual_seed(1)
-    return MAKERS[name](**options) if name in MAKERS else KINDS[name]()
+    makers = {maker.__name__: maker for maker in MAKERS}
+    return makers[name](**options) if name in makers else KINDS[name]()

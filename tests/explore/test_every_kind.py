@@ -93,6 +93,12 @@ def assert_views_are_drawn(at: Any, width: int) -> None:
         assert panel.locator(".problem").count() == 0, title
         assert "␣" not in panel.inner_text(), title
         assert at.page.evaluate("document.documentElement.scrollWidth") <= width, title
+        for chart in panel.locator("svg.chart").all():  # no name or number of an axis is cut off
+            assert chart.evaluate(
+                "it => [...it.querySelectorAll('text')].every((text) => {"
+                " const [a, b] = [it.getBoundingClientRect(), text.getBoundingClientRect()];"
+                " return b.left >= a.left - 1 && b.right <= a.right + 1; })"
+            ), title
         for table in panel.locator(".arithmetic .scroll").all():
             assert table.evaluate("element => element.scrollWidth <= element.clientWidth"), title
 

@@ -22,6 +22,25 @@ def test_the_number_of_a_cell_is_the_models(trained, opened):
         assert abs(float(shown.rpartition(": ")[2]) - float(weights[1, row, column])) < 1e-3
 
 
+def test_a_row_of_cross_attention_says_what_its_step_reads_and_writes(trained, opened):
+    trace = trained.trace(SENTENCE)
+    pieces, answers = trace.subject.stacks[1].pieces, trace.subject.answers
+    with opened(trained, text=SENTENCE, fragment="#view=heads") as at:
+        labels = at.page.locator("#panel .large .labels-down span").all_inner_texts()
+        assert labels[0] == f"<start> → {answers[0].label.strip()}"
+        assert labels == [f"{p.strip()} → {a.label.strip()}" for p, a in zip(pieces, answers, strict=True)]
+        at.page.get_by_role("combobox", name="attention").select_option("encoder")
+        at.ready("Heads")
+        labels = at.page.locator("#panel .large .labels-down span").all_inner_texts()
+        assert labels == [piece.strip() for piece in trace.subject.stacks[0].pieces]
+
+
+def test_a_map_fits_beside_its_labels_on_a_small_screen(trained, opened):
+    with opened(trained, text=SENTENCE, width=400, fragment="#view=heads") as at:
+        grid = at.page.locator("#panel .large .heatmap-grid")
+        assert grid.evaluate("element => element.scrollWidth <= element.clientWidth")
+
+
 def test_the_view_is_in_the_address(trained, opened):
     with opened(trained, text=SENTENCE, fragment="#view=heads&part=decoder.1.cross&head=3") as at:
         pressed = at.page.locator("#panel .head-button[aria-pressed=true]")

@@ -45,6 +45,24 @@ def test_lens_contributions_and_lengths(trained, opened):
         assert abs(number(said.rpartition(": ")[2]) - float(last.layers[0].before_TD[0].norm())) < 1e-3
 
 
+def test_views_begin_with_the_least_certain_word(trained, language, opened, page_on_disk, from_disk):
+    trace = trained.trace(SENTENCE)
+    said = [float(p_W[answer.token]) for p_W, answer in zip(trace.p_AW, trace.subject.answers, strict=True)]
+    place = int(np.argmin(said))
+    label = trace.subject.answers[place].label.strip()
+    with opened(trained, text=SENTENCE) as at:
+        assert at.view("Output").get_by_role("heading", name=f"Candidates at place {place + 1}").count() == 1
+        assert at.view("Attribution").locator("h2 q").inner_text() == label
+        chosen = at.view("Layers").get_by_role("group", name="Answer").locator("[aria-pressed=true]")
+        assert chosen.inner_text() == label
+    with from_disk(page_on_disk, fragment="#view=attribution&method=occlusion") as at:
+        assert at.page.locator("#panel .problem").count() == 0
+        assert at.page.locator("#panel h2 q").inner_text() == label
+    with opened(language, text="The old") as at:  # of a language model the question is what comes next
+        heading = at.view("Output").get_by_role("heading", name=re.compile("Candidates")).inner_text()
+        assert heading == f"Candidates at place {len(language.trace('The old').subject.answers)}"
+
+
 def test_another_word_in_the_place_of_the_answer(trained, opened):
     trace = trained.trace(SENTENCE)
     with opened(trained, text=SENTENCE, fragment="#view=layers&answer=1") as at:

@@ -19,7 +19,7 @@ from regard.errors import UsageError
 from regard.explore.look import OF_ANSWERS, tensor
 from regard.explore.session import Looked
 from regard.explore.stages import before_part, hidden, inner, joined, last_norm, layer_of, stack_of, stream
-from regard.explore.sums import TERMS, Cell, Line, exact, normalised, product, short, softmax, summed
+from regard.explore.sums import TERMS, Cell, Line, exact, normalised, product, short, sigmoid, softmax, summed
 from regard.explore.sums_of_attention import head_vector, score
 from regard.explore.sums_of_embedding import place_lines, token_lines
 from regard.inside.readout import Gelu, Mapped, Normed
@@ -305,6 +305,8 @@ def _finished(lines: list[Line], logit: float) -> Written:
 def _probabilities(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
     name_of = looked.trace.subject.name_of
     logits_W = looked.trace.logits_AW[row]
+    if looked.trace.subject.independent:
+        return [sigmoid(logits_W, column, ("logits", None, row, column))], ""
     return softmax(logits_W, column, name_of, lambda index: ("logits", None, row, index), ("p", "z")), ""
 
 

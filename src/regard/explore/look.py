@@ -54,6 +54,8 @@ def look(looked: Looked) -> dict[str, Any]:
             }
             for number, answer in enumerate(subject.answers)
         ],
+        "first": first_answer(looked),
+        "independent": subject.independent,
         "words": int(trace.logits_AW.shape[-1]),
         "picture": None if subject.picture_HWC is None else as_png(subject.picture_HWC),
         "can": {
@@ -67,6 +69,15 @@ def look(looked: Looked) -> dict[str, Any]:
             "classes": hasattr(looked.task, "classes"),
         },
     }
+
+
+def first_answer(looked: Looked) -> int:
+    """Which answer a view begins with: of words written about something the least certain, else the last."""
+    subject, p_AW = looked.trace.subject, looked.trace.p_AW
+    last = len(subject.answers) - 1
+    if len(subject.stacks) == 1 or subject.last.grid:
+        return last
+    return min(range(last + 1), key=lambda number: float(p_AW[number, subject.answers[number].token]))
 
 
 def _speaks(subject: Subject) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.explore.arrays import PACKING
-from regard.explore.look import OF_ATTENTION, matrix
+from regard.explore.look import OF_ATTENTION, first_answer, matrix
 from regard.explore.page import index
 from regard.explore.questions import answer, runs
 from regard.explore.session import Looked, Session, canonical
@@ -193,7 +193,7 @@ def _too_long(looked: Looked) -> list[str]:
     said = []
     answers, split = len(looked.trace.subject.answers), _split(looked)
     if split < answers:
-        said.append(f"What each part added is told of the last {split} of {answers} answers.")
+        said.append(f"What each part added is told of {split} of {answers} answers.")
     if not _scored(looked):
         said.append("What every head does, in numbers, is left out: each would have to be switched off.")
     methods, done = len(METHODS), sum(1 for _ in attributions(looked))
@@ -211,7 +211,7 @@ def _scored(looked: Looked) -> bool:
 
 
 def _split(looked: Looked) -> int:
-    """Of how many answers, the last, it is told what each part added. Each goes over all that was traced."""
+    """Of how many answers it is told what each part added. Each goes over all that was traced."""
     return min(len(looked.trace.subject.answers), MOST_ANSWERS, max(1, passes(looked) // 4))
 
 
@@ -227,7 +227,7 @@ def questions(looked: Looked) -> Iterator[Question]:
     yield "look", {}
     yield "lens", {}
     yield "norms", {}
-    yield from (("contributions", {"answer": number}) for number in range(answers - _split(looked), answers))
+    yield from (("contributions", {"answer": number}) for number in _in_turn(looked)[: _split(looked)])
     for number in range(answers):
         yield "candidates", {"answer": number}
         yield "likeliest", {"answer": number}
@@ -247,22 +247,28 @@ def questions(looked: Looked) -> Iterator[Question]:
     yield from (("ablate", options) for options in islice(single_changes(looked), _changes(looked)))
 
 
+def _in_turn(looked: Looked) -> list[int]:
+    """All answers, the one that is shown first before the others, and those from the last."""
+    first = first_answer(looked)
+    return sorted(range(len(looked.trace.subject.answers)), key=lambda number: (number != first, -number))
+
+
 def about_images(looked: Looked) -> Iterator[Question]:
-    """Of a picture, and what every head sees in it from where the last answer is read."""
+    """Of a picture, and what every head sees in it from where the first answer that is shown is read."""
     if any(stack.stack.grid for stack in looked.trace.stacks):
         yield "image", {}
-        last = len(looked.trace.subject.answers) - 1
-        yield from (("seen", {"part": part.name, "answer": last}) for part in looked.trace.parts() if part.looks)
+        first = first_answer(looked)
+        yield from (("seen", {"part": part.name, "answer": first}) for part in looked.trace.parts() if part.looks)
 
 
 def attributions(looked: Looked) -> Iterator[Question]:
-    """By every method for the last answer, the first method first; by that for the others, if they are few."""
-    last = len(looked.trace.subject.answers) - 1
+    """By every method for the answer that is shown first; by the first method for the others, if they are few."""
+    answer, *others = _in_turn(looked)
     affordable = passes(looked) // PASSES
-    asked = [("attribution", {"method": method, "answer": last}) for method in METHODS]
-    if last < MOST_EXPLAINED:
-        first = next(iter(METHODS))
-        asked += [("attribution", {"method": first, "answer": number}) for number in range(last)]
+    asked = [("attribution", {"method": method, "answer": answer}) for method in METHODS]
+    if len(others) < MOST_EXPLAINED:
+        method = next(iter(METHODS))
+        asked += [("attribution", {"method": method, "answer": number}) for number in others]
     yield from asked[:affordable]
 
 

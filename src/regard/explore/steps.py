@@ -377,8 +377,10 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
     readout = trace.subject.readout
     if readout is None:
         sentence = "The answer is not read by a linear map of the last layer, but in a way of its own."
-        shows = [Show("probabilities", "bars", "likeliest")]
-        yield Step("probabilities", "Output", "Answer", sentence, "p = softmax(z)", shows)
+        if trace.subject.independent:
+            sentence += " Each class is there or not by itself, so probabilities need not sum to 1."
+        formula = "p = 1 / (1 + exp(−z))" if trace.subject.independent else "p = softmax(z)"
+        yield Step("probabilities", "Output", "Answer", sentence, formula, [Show("probabilities", "bars", "likeliest")])
         return
     if readout.pool in ("mean", "both"):
         about = "The mean of all positions is read" + (", beside the first." if readout.pool == "both" else ".")

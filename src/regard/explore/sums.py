@@ -10,6 +10,7 @@ Shapes: X terms · D width of a vector
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -187,6 +188,19 @@ def softmax(
     share = float(torch.exp(exact(scores_X[index]) - most)) / total.value
     said = f"exp({short(score)} − {short(most)}) / {short(total.value)}"
     return [total, Line(weight, f"exp({of} − max) / Σ", share, numbers=said)]
+
+
+def sigmoid(logits_X: Tensor, index: int, cell: Cell) -> Line:
+    """A probability that is of its logit alone."""
+    return summed(
+        "p",
+        "1 / (1 + exp(−z))",
+        logits_X[[index]],
+        named=lambda _: "z",
+        at=lambda _: cell,
+        then=lambda z: 1 / (1 + math.exp(-z)),
+        numbers=lambda z: f"1 / (1 + exp({short(-z)}))",
+    )
 
 
 def exact(x: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def _beside(looked: Looked, logits_AW: Tensor) -> dict[str, Any]:
 
 
 def _likeliest(subject: Subject, logits_AW: Tensor) -> dict[str, Any]:
-    best = logits_AW.softmax(-1).max(-1)
+    best = subject.log_p(logits_AW).exp().max(-1)
     tokens = best.indices.tolist()
     words = [subject.name_of(token) for token in tokens]
     return {"tokens": tokens, "words": words, "probabilities": best.values.tolist()}

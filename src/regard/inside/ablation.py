@@ -69,7 +69,7 @@ def ablated(trace: Trace, off: Off, by: By = "zero", reference: Sequence[Trace] 
     subject = trace.subject
     logits_AW = ablate(subject, [off], by, reference or [trace])[0]
     before_A, after_A = log_p_of_answers(subject, torch.stack([trace.logits_AW, logits_AW]))
-    best = logits_AW.softmax(-1).max(-1)
+    best = subject.log_p(logits_AW).exp().max(-1)
     words = [subject.name_of(token) for token in best.indices.tolist()]
     axes = [("answer", answer_names(trace))]
     return Ablated(

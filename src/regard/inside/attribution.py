@@ -186,7 +186,7 @@ def occlusion(question: Question) -> Scores:
     trace = question.trace
 
     def log_p(logits_BAW: Tensor) -> Tensor:
-        return logits_BAW[:, question.answer].log_softmax(-1)[:, question.token]
+        return trace.subject.log_p(logits_BAW[:, question.answer])[:, question.token]
 
     inputs = input_stacks(trace)
     lengths = [len(stack.stack.pieces) for stack in inputs]

@@ -44,6 +44,8 @@ def candidates(
     logits_AW = trace.logits_AW.clone()
     logits_AW[:, list(subject.never)] = -torch.inf
     p_AW = _drawn_with(logits_AW, temperature, top_k, top_p)
+    if subject.independent:  # nothing is drawn of these: each is there or not
+        p_AW = subject.log_p(logits_AW).exp()
     count = min(count, int(logits_AW.isfinite().sum(-1).min()))
     logits_AK, tokens_AK = logits_AW.sort(dim=-1, descending=True, stable=True)
     logits_AK, tokens_AK = logits_AK[:, :count], tokens_AK[:, :count]

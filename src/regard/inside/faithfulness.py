@@ -149,7 +149,7 @@ def probabilities(trace: Trace, empty: Sequence[Sequence[Unit]], answer: int, to
     p_N = emptied(
         trace,
         {stack: mask_NT.to(trace.logits_AW.device) for stack, mask_NT in masks.items()},
-        lambda logits_BAW: logits_BAW[:, answer].softmax(-1)[:, token],
+        lambda logits_BAW: trace.subject.log_p(logits_BAW[:, answer]).exp()[:, token],
     )
     return p_N.double().cpu().numpy()
 

@@ -101,14 +101,13 @@ class Readout:
     positions: Sequence[int] = ()  # of the answers, where each has its own
     steps: Sequence[Step] = ()
     finish: Callable[[Tensor, Tensor], Tensor] | None = None  # what is added to the logits; given also h: [B, A, W]
-    words: int | None = None  # rows of the head that are words or classes, where not all are
 
     def __call__(self, x_BTD: Tensor) -> Tensor:
         """The logits of all answers, from what a block wrote: [B, A, W]."""
         h_BAD = self.pooled(self.norm(x_BTD))
         for step in self.steps:
             h_BAD = step(h_BAD)
-        logits_BAW = self.head(h_BAD)[..., : self.words]
+        logits_BAW = self.head(h_BAD)
         return logits_BAW if self.finish is None else self.finish(logits_BAW, h_BAD)
 
     def pooled(self, x_BTD: Tensor) -> Tensor:

@@ -61,6 +61,7 @@ class Subject:
     given: str = ""  # the input, in words
     said: str = ""  # the output, in words
     never: Sequence[int] = ()  # words that are never written
+    independent: bool = False  # each class is there or not, by a sigmoid of its own; else they share a softmax
     picture_HWC: NDArray[np.uint8] | None = None  # the input, where it is an image
     box: tuple[float, ...] | None = None  # left, top, right and bottom in it, where the answer is about a box
     tokens: list[list[int]] | None = None  # the ids at the positions of each stack, where they are words
@@ -84,6 +85,10 @@ class Subject:
         # cuDNN has a gradient of recurrence in training only.
         with torch.enable_grad(), plainly(self.model), torch.backends.cudnn.flags(enabled=False):
             return self.forward(rows).float()
+
+    def log_p(self, logits_X: Tensor) -> Tensor:
+        """ln p of every word or class, along the last axis."""
+        return nn.functional.logsigmoid(logits_X) if self.independent else logits_X.log_softmax(-1)
 
     @property
     def last(self) -> Stack:

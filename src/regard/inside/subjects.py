@@ -308,11 +308,11 @@ def _detector(
     position = model.token_of(proposal)
 
     def forward(rows: int) -> Tensor:
-        return model(rows_of(rows))[0][:, [proposal], : len(classes)]
+        return model(rows_of(rows))[0][:, [proposal]]
 
-    readout = None
-    if not isinstance(model, DenseDetector):
-        readout = Readout(model.trunk.norm, model.to_classes, positions=[position], words=len(classes))
+    dense = isinstance(model, DenseDetector)
+    readout = None if dense else Readout(model.trunk.norm, model.to_classes, positions=[position])
+    names = [*classes, "nothing"]  # which a set of boxes has as a class of its own
     label = f"{classes[kind]}, the surest box"
     return Subject(
         model,
@@ -320,8 +320,9 @@ def _detector(
         [Answer(position, kind, label)],
         forward,
         readout,
-        classes.__getitem__,
+        names.__getitem__,
         said=f"{label}, {float(scores_LK[proposal, kind]):.2f}",
+        independent=dense,
         box=tuple(boxes_BL4[0, proposal].float().tolist()),
         **about,
     )

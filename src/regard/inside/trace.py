@@ -179,7 +179,7 @@ class Trace:
     @property
     def p_AW(self) -> Tensor:
         """The probability of every word or class, for each answer."""
-        return self.logits_AW.softmax(-1)
+        return self.subject.log_p(self.logits_AW).exp()
 
     def token(self, token: int | str | None, answer: int) -> int:
         """A word or class by its number or its name; None: what was said there."""

@@ -59,7 +59,7 @@ def rows_with_gradients(subject: Subject) -> int:
 def log_p_of_answers(subject: Subject, logits_BAW: Tensor) -> Tensor:
     """ln p of what the model said, for each answer: [B, A]."""
     said_A = torch.tensor([answer.token for answer in subject.answers], device=logits_BAW.device)
-    log_p_BAW = logits_BAW.log_softmax(-1)
+    log_p_BAW = subject.log_p(logits_BAW)
     return log_p_BAW.gather(2, said_A.expand(len(logits_BAW), -1)[..., None])[..., 0]
 
 

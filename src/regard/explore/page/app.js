@@ -62,7 +62,7 @@ class Page {
     return look.stacks.find((stack) => stack.name === name);
   }
 
-  // Every part of every stack, in order, with its stack and the stack that it looks at.
+  // Every part of every stack, in order, with its stack, the stack that it looks at, and what was written meanwhile.
   parts(look = this.look) {
     return look.stacks.flatMap((stack, index) =>
       stack.layers.flatMap((layer, number) =>
@@ -72,6 +72,7 @@ class Page {
           layer: number,
           part: part.name.split(".").at(-1),
           keys: part.across ? look.stacks[index - 1] : stack,
+          answers: part.across ? look.answers : [],
         })),
       ),
     );

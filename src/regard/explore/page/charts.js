@@ -27,6 +27,13 @@ export function bars(page, { label, names, values, unit = "", marks = [], pick =
   return h("div", { class: "bars", role: "group", "aria-label": unit ? `${label} (${unit})` : label }, lines);
 }
 
+// "12,500", "1.5M": large numbers as people write them.
+function large(value) {
+  if (Math.abs(value) < 1000) return null;
+  const compact = Math.abs(value) >= 1e5 ? { notation: "compact", maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 };
+  return value.toLocaleString("en", compact).replace("-", "−");
+}
+
 /* Curves. `series`: [{name, values, x?}], each over its own x or over the shared one; null breaks a line. `range`: of y,
    if not as far as they reach. */
 export function lines({ label, x = [], series, xLabel, yLabel, width = 520, height = 220, range = null }) {
@@ -40,7 +47,7 @@ export function lines({ label, x = [], series, xLabel, yLabel, width = 520, heig
   const span = y1 - y0 || Math.abs(y1) || 1;
   const digits = span >= 20 ? 0 : span >= 2 ? 1 : span >= 0.1 ? 2 : Math.ceil(-Math.log10(span)) + 1;
   // What is as good as nothing beside the others is 0; very small numbers are powers of ten.
-  const tick = (value) => (Math.abs(value) < span / 1000 ? "0" : number(value, span < 1e-4 ? 0 : digits));
+  const tick = (value) => (Math.abs(value) < span / 1000 ? "0" : (large(value) ?? number(value, span < 1e-4 ? 0 : digits)));
   const middle = (height - bottom + top) / 2;
   const ticks = (low, high) => (high > low ? [low, (low + high) / 2, high] : [low]);
   const picture = svg(
@@ -50,7 +57,10 @@ export function lines({ label, x = [], series, xLabel, yLabel, width = 520, heig
       svg("line", { x1: left, x2: width - right, y1: up(value), y2: up(value), class: "rule" }),
       svg("text", { x: left - 6, y: up(value) + 4, "text-anchor": "end" }, tick(value)),
     ]),
-    ticks(x0, x1).map(xs.every(Number.isInteger) ? Math.round : Number).map((value) => svg("text", { x: across(value), y: height - 18, "text-anchor": "middle" }, number(value, 0))),
+    ticks(x0, x1).map(xs.every(Number.isInteger) ? Math.round : Number).map((value, i) => {
+      const anchor = i === 2 ? "end" : "middle"; // the last would be cut off at the edge
+      return svg("text", { x: across(value) + (i === 2 ? right - 2 : 0), y: height - 18, "text-anchor": anchor }, large(value) ?? number(value, 0));
+    }),
     svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, xLabel),
     svg("text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, yLabel),
     series.map((each, index) => path(each, index)),

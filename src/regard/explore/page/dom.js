@@ -40,7 +40,7 @@ export function number(value, digits = 3) {
 export function percent(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(100 * value);
-  return `${(100 * value).toFixed(size > 0 && size < 0.1 ? 3 : 1).replace("-", "−")} %`;
+  return `${(100 * value).toFixed(size > 0 && size < 1 ? (size < 0.1 ? 3 : 2) : 1).replace("-", "−")} %`;
 }
 
 export function button(text, onclick, attributes = {}) {

@@ -18,7 +18,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   const [stepDown, stepAcross] = matrix.head.step ?? [1, 1];
   const [fromDown, fromAcross] = matrix.head.from ?? [0, 0];
   const last = most ?? (scale === "unit" ? 1 : largest(matrix.values) || 1);
-  const size = cell ?? Math.max(2, Math.min(22, Math.floor(620 / Math.max(width, height))));
+  const size = cell ?? Math.max(2, Math.min(22, Math.floor(620 / Math.max(width, height)), fitting(width, rows)));
   const canvas = h("canvas", { width, height, class: "pixels", "aria-hidden": "true" });
   canvas.style.width = `${width * size}px`;
   canvas.style.height = `${height * size}px`;
@@ -191,6 +191,13 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     });
     return details;
   }
+}
+
+// Cells so small that all columns fit beside the labels of the rows, unless they could then no longer be pointed at.
+function fitting(columns, rows) {
+  const room = document.getElementById("panel").clientWidth || 400;
+  const longest = Math.max(0, ...rows.labels.slice(0, MOST_LABELS).map((label) => label.length));
+  return Math.max(9, Math.floor((room - Math.min(140, 12 + 8 * longest)) / columns));
 }
 
 function labelOf(side, index) {

@@ -1,4 +1,6 @@
-// What parts are called on the page: counted from 1, in words.
+// What parts, and the rows and columns of their maps, are called on the page: counted from 1, in words.
+
+import { visible } from "regard/dom.js";
 
 const ALONE = "layers"; // the name of a stack that is the only one
 
@@ -21,4 +23,17 @@ export function nameOf(part) {
   const layer = `layer ${part.layer + 1}`;
   if (part.across) return `${part.stack.name} → ${part.keys.name}, ${layer}`;
   return part.stack.name === ALONE ? layer : `${part.stack.name}, ${layer}`;
+}
+
+// What stands along the edges of a part's map. A step that writes has two names: what it reads, and what it writes next.
+export function sidesOf(part) {
+  const writes = new Map(part.answers.map((answer) => [answer.position, visible(answer.label)]));
+  const step = (piece, i) => (writes.has(i) ? `${visible(piece)} → ${writes.get(i)}` : visible(piece));
+  const plain = ({ grid }) => Boolean(grid);
+  return {
+    rows: part.across
+      ? { labels: part.stack.pieces.map(step), stack: part.stack.name, axis: "a step: reads → writes", plain: true }
+      : { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from", plain: plain(part.stack) },
+    columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at", plain: plain(part.keys) },
+  };
 }

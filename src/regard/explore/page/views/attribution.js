@@ -1,5 +1,6 @@
 // Attribution: which positions of the input speak for an answer, and whether that can be believed.
 
+import { chosenAnswer } from "regard/answers.js";
 import { largest } from "regard/arrays.js";
 import { choice, h, number, numbersBelow, percent, problem, visible } from "regard/dom.js";
 import { faithful } from "regard/faithful.js";
@@ -24,7 +25,7 @@ export function fits(page) {
 export async function show(page) {
   const method = METHODS.find(([name]) => name === page.state.get("method")) ?? METHODS[0];
   const answers = page.look.answers;
-  const answer = Math.min(page.state.get("answer") ?? answers.length - 1, answers.length - 1);
+  const answer = chosenAnswer(page);
   return h(
     "section",
     { class: "attribution" },

@@ -5,7 +5,7 @@ import { lines } from "regard/charts.js";
 import { choice, h, number, problem, table, visible } from "regard/dom.js";
 import { inputForm } from "regard/header.js";
 import { heatmap } from "regard/heatmap.js";
-import { nameOf } from "regard/names.js";
+import { nameOf, sidesOf } from "regard/names.js";
 import { tokenLine } from "regard/tokens.js";
 
 export const id = "compare";
@@ -19,7 +19,7 @@ export function fits(page) {
 
 export async function show(page) {
   const chosen = whatIsBeside(page);
-  const controls = [h("p", { class: "note" }, noteOf(chosen)), choices(page, chosen)];
+  const controls = [h("p", { class: "note" }, noteOf(page, chosen)), choices(page, chosen)];
   if (chosen.run === page.run && !chosen.input) return h("section", { class: "compare" }, controls);
   let shown;
   try {
@@ -34,10 +34,10 @@ export async function show(page) {
   return h("section", { class: "compare" }, controls, shown);
 }
 
-function noteOf({ kind }) {
-  return kind === INPUT
-    ? "A second input in the same run (B), beside the one above (A)."
-    : "The same input in both runs, on one scale of colours.";
+function noteOf(page, { kind }) {
+  if (kind !== INPUT) return "The same input in both runs, on one scale of colours.";
+  const other = page.live && page.runs.length === 1 ? " To compare two runs, start with: regard explore RUN --beside OTHER" : "";
+  return `A second input in the same run (B), beside the one above (A).${other}`;
 }
 
 function titleOf(page, run, look, letter) {
@@ -185,8 +185,7 @@ function difference(page, part, [one, two], head) {
 function map(page, part, matrix, label, scale, most) {
   return heatmap(page, {
     matrix, label, scale, most, cell: Math.max(1, Math.min(22, Math.floor(400 / Math.max(...matrix.head.shape)))),
-    rows: { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from" },
-    columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at" },
+    ...sidesOf(part),
   });
 }
 

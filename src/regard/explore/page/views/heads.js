@@ -2,7 +2,7 @@
 
 import { choice, h, number, problem, table } from "regard/dom.js";
 import { heatmap, thumbnail } from "regard/heatmap.js";
-import { partName } from "regard/names.js";
+import { partName, sidesOf } from "regard/names.js";
 import { layer } from "regard/source.js";
 
 export const id = "heads";
@@ -143,8 +143,7 @@ async function map(page, part, head, window, label) {
     return heatmap(page, {
       matrix,
       label: `Attention of ${label}`,
-      rows: { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from", plain: Boolean(part.stack.grid) },
-      columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at", plain: Boolean(part.keys.grid) },
+      ...sidesOf(part),
       zoom: (found) => page.state.set({ window: found }),
     });
   } catch (error) {

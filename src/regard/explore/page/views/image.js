@@ -1,5 +1,6 @@
 // Image: what the model looks at in a picture: rollout, occlusion, every head; a Swin's windows; how pixels continue.
 
+import { chosenAnswer } from "regard/answers.js";
 import { largest } from "regard/arrays.js";
 import { choice, h, number, percent, problem, slider, visible } from "regard/dom.js";
 import { faithful } from "regard/faithful.js";
@@ -21,7 +22,7 @@ export function fits(page) {
 export async function show(page) {
   const about = await page.ask("image");
   const answers = page.look.answers;
-  const answer = Math.min(page.state.get("answer") ?? answers.length - 1, answers.length - 1);
+  const answer = chosenAnswer(page);
   const parts = page.parts().filter((part) => part.looks && part.keys.grid);
   const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
   const [rolled, occluded] = await Promise.all([rollout(page, answer), occlusion(page, answer)]);

@@ -1,5 +1,6 @@
 // Layers: what the model would say after each, what each part added to an answer, and how long its vectors are.
 
+import { chosenAnswer } from "regard/answers.js";
 import { matrixOf } from "regard/arrays.js";
 import { bars, lines } from "regard/charts.js";
 import { colour, css, ink } from "regard/colours.js";
@@ -23,11 +24,6 @@ export async function show(page) {
   const sections = [lens, contributions, norms];
   const [seen, parts, lengths] = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
   return h("section", { class: "layers" }, seen, h("div", { class: "side-by-side halves" }, parts, lengths));
-}
-
-function chosenAnswer(page) {
-  const last = page.look.answers.length - 1;
-  return Math.min(Math.max(page.state.get("answer") ?? last, 0), last);
 }
 
 // ---------------------------------------------------------------- the lens

@@ -1,5 +1,6 @@
 // Output: the candidates at each place, how they would be drawn, a word forced, and the search that found the words.
 
+import { chosenAnswer } from "regard/answers.js";
 import { row } from "regard/arrays.js";
 import { beamTree } from "regard/beams.js";
 import { textsBeside } from "regard/beside.js";
@@ -21,10 +22,8 @@ export function fits() {
 }
 
 export async function show(page) {
-  const { answers, stacks, can } = page.look;
-  const last = answers.length - 1;
-  // What comes next is the question to a language model; other texts are read from their beginning.
-  const answer = Math.min(page.state.get("answer") ?? (can.continue || stacks.at(-1).grid ? last : 0), last);
+  const { answers, can } = page.look;
+  const answer = chosenAnswer(page);
   const [forced, place, next, tree] = await Promise.all([
     besideItsOwn(page),
     candidatesAt(page, answer),
@@ -108,7 +107,8 @@ async function candidatesAt(page, answer) {
     if (!error.what) throw error;
     missing = note("The logits of all words did not fit into this file, so nothing can be changed here.");
   }
-  const order = logits && ordered(logits);
+  const { independent } = page.look; // then nothing is drawn: each class is there or not
+  const order = logits && !independent && ordered(logits);
   const { state } = page;
   const settings = {
     temperature: state.get("temperature") ?? 1,
@@ -132,6 +132,7 @@ async function candidatesAt(page, answer) {
         found.words.map((word, i) => [String(i + 1), visible(word), found.logits[i], number(probabilities[i], 4)]),
       ),
     );
+    if (independent) said.textContent = "Each class by itself, by a sigmoid: they need not sum to 100 %.";
     if (order) {
       let count = 0;
       for (const p of all) if (p > 0) count++;

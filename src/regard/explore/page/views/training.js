@@ -4,7 +4,7 @@ import { matrixOf } from "regard/arrays.js";
 import { lines } from "regard/charts.js";
 import { choice, h, note, number, percent, problem, table, visible } from "regard/dom.js";
 import { heatmap, thumbnail } from "regard/heatmap.js";
-import { partName } from "regard/names.js";
+import { partName, sidesOf } from "regard/names.js";
 
 export const id = "training";
 export const title = "Training";
@@ -140,8 +140,7 @@ async function oneHead(page, moments) {
     heatmap(page, {
       matrix: matrixOf(seen[chosen]),
       label: `${name} at ${moments[chosen].name}`,
-      rows: { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from", plain: Boolean(part.stack.grid) },
-      columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at", plain: Boolean(part.keys.grid) },
+      ...sidesOf(part),
     }),
     seen.length > 1
       ? note(

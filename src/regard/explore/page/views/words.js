@@ -68,12 +68,8 @@ function neighbours(page, found) {
 function projection(found, picked) {
   const names = found.labels[0].map(visible);
   const share = (i) => `${["first", "second"][i]} principal component: ${(100 * found.shares[i]).toFixed(1)} % of the variance`;
-  const range = (i) => {
-    const values = found.values.map((point) => point[i]);
-    return [Math.min(...values), Math.max(...values)];
-  };
-  const [[x0, x1], [y0, y1]] = [range(0), range(1)];
-  const place = ([x, y]) => [30 + ((x - x0) / (x1 - x0 || 1)) * (WIDTH - 90), HEIGHT - 34 - ((y - y0) / (y1 - y0 || 1)) * (HEIGHT - 60)];
+  const [across, up] = [scaleOf(found, 0), scaleOf(found, 1)];
+  const place = ([x, y]) => [30 + across(x) * (WIDTH - 90), HEIGHT - 34 - up(y) * (HEIGHT - 60)];
   const points = found.values.map((point, i) => {
     const [x, y] = place(point);
     return { x, y, group: found.groups[i], name: names[i], token: found.tokens[i] };
@@ -99,9 +95,18 @@ function projection(found, picked) {
         svg("text", { x: 12, y: HEIGHT / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${HEIGHT / 2})`, class: "axis-name" }, share(1)),
       ),
     ),
-    h("figcaption", {}, "Large and bold: in the input. Large: its neighbours. Small: the first of the vocabulary. Labels that would cover others are left out."),
+    h("figcaption", {}, "Large and bold: in the input. Large: its neighbours. Small: the first of the vocabulary. Labels that would cover others are left out; what lies far out stands at the edge."),
     numbersBelow(label, ["token", "group", "first", "second"], () => points.map((point, i) => [point.name, point.group, number(found.values[i][0]), number(found.values[i][1])])),
   );
+}
+
+// From a coordinate to 0 … 1. A few that lie far out would press all others together: they stand at the edge.
+function scaleOf(found, axis) {
+  const sorted = found.values.map((point) => point[axis]).sort((a, b) => a - b);
+  const own = found.values.filter((_, i) => found.groups[i] === "input").map((point) => point[axis]);
+  const low = Math.min(sorted[Math.floor(0.01 * (sorted.length - 1))], ...own);
+  const high = Math.max(sorted[Math.ceil(0.99 * (sorted.length - 1))], ...own);
+  return (value) => Math.max(0, Math.min(1, (value - low) / (high - low || 1)));
 }
 
 // A label beside its point where there is room; those of the input come first, and cover other points if they must.

@@ -1,0 +1,65 @@
+"""What is said of a detector's surest box are the scores that it would be found with."""
+
+import pytest
+import torch
+
+from regard.explore.arithmetic import arithmetic
+from regard.explore.session import Looked
+from regard.inside.trace import trace
+from small_models import pixels
+
+
+@pytest.fixture(params=["dense", "set"])
+def traced(request, make):
+    return trace(make("detector", head=request.param))
+
+
+def scores(traced) -> torch.Tensor:
+    """Of every box and class, by the detector itself."""
+    model = traced.subject.model.eval()
+    with torch.no_grad():
+        return model.scores(model(pixels(8, 12)[None])[0])[0]
+
+
+def test_the_answer_is_the_surest_box_with_its_score(traced):
+    surest_K = scores(traced)[scores(traced).amax(1).argmax()]
+    torch.testing.assert_close(traced.p_AW[0, :5], surest_K, atol=1e-6, rtol=0)
+    found = traced.candidates(5).probabilities
+    assert found.notes["words"][0][0] == "abcde"[int(surest_K.argmax())]
+    assert found.values[0, 0] == pytest.approx(float(surest_K.max()), abs=1e-6)
+    assert f"{float(surest_K.max()):.2f}" in traced.subject.said
+
+
+def test_classes_are_by_themselves_unless_nothing_is_one_of_them(traced):
+    dense = traced.subject.independent
+    assert traced.p_AW.shape[1] == (5 if dense else 6)
+    assert (abs(float(traced.p_AW.sum()) - 1) < 1e-6) is not dense
+    assert dense or traced.subject.name_of(5) == "nothing"
+
+
+def test_a_probability_is_written_out_as_it_was_made(traced):
+    for token in range(traced.p_AW.shape[1]):
+        told = arithmetic(Looked(None, 0, {}, traced), "probabilities", 0, token)
+        assert told["lines"][-1]["value"] == pytest.approx(float(traced.p_AW[0, token]), abs=1e-6)
+        assert "Σ" not in told["lines"][-1]["formula"] if traced.subject.independent else len(told["lines"]) == 2
+
+
+def test_what_is_switched_off_changes_the_score_by_its_logarithm(traced):
+    part = "layers.1.mixer"
+    off = traced.ablate(parts=[part])
+    token = traced.subject.answers[0].token
+    after = off.logits_AW[0].sigmoid() if traced.subject.independent else off.logits_AW[0].softmax(-1)
+    assert float(off.change.values[0]) == pytest.approx(
+        float(after[token].log() - traced.p_AW[0, token].log()), abs=1e-5
+    )
+    drop = traced.attribute("occlusion")
+    assert drop.notes["f_x"] == pytest.approx(float(traced.p_AW[0, token].log()), abs=1e-5)
+    assert drop.faithful().deletion.values[0, 0] == pytest.approx(float(traced.p_AW[0, token]), abs=1e-6)
+
+
+def test_a_set_of_boxes_has_a_lens_and_contributions(make):
+    traced = trace(make("detector", head="set"))
+    assert traced.lens().agreement.values[-1] == 100
+    for token in (0, 5):  # a class, and "nothing"
+        parts = traced.contributions(0, token)
+        assert float(parts.values.sum()) == pytest.approx(float(traced.logits_AW[0, token]), abs=1e-4)
