@@ -54,7 +54,7 @@ def test_what_is_switched_off_changes_the_score_by_its_logarithm(traced):
     )
     drop = traced.attribute("occlusion")
     assert drop.notes["f_x"] == pytest.approx(float(traced.p_AW[0, token].log()), abs=1e-5)
-    assert drop.faithful().deletion.values[0, 0] == pytest.approx(float(traced.p_AW[0, token]), abs=1e-6)
+    assert drop.faithful().deletion_curve.values[0, 0] == pytest.approx(float(traced.p_AW[0, token]), abs=1e-6)
 
 
 def test_a_set_of_boxes_has_a_lens_and_contributions(make):
