@@ -7,6 +7,7 @@ from asking import ask
 
 from regard.data.tokenizers import BYTES, SPECIALS
 from regard.errors import UsageError
+from tiny import TINY_TEXT
 
 SENTENCE = "The old farmer helps the child."
 
@@ -103,3 +104,24 @@ def test_the_file_has_the_words_of_its_input(page_on_disk, from_disk):
         at.ready("Words")
         assert panel.get_by_role("heading", name="Nearest to old (cosine)").count() == 1
         assert panel.locator(".problem").count() == 0
+
+
+@pytest.fixture(scope="module")
+def masked_pairs(texts, train_once):
+    """A masked model over byte pairs; it need not have learned anything."""
+    settings = ["data.text=documents.jsonl", "tokenizer.kind=bpe", "tokenizer.vocabulary=400", "data.held_out=0.1"]
+    settings += ["training.steps=2", "training.validate_every=2", "training.tokens_per_batch=512"]
+    return train_once("masked-pairs", "bert-small", *TINY_TEXT, *settings, "training.row_length=64", data=texts)
+
+
+@pytest.mark.parametrize("text", ["The [MASK] sleeps.", "The [MASK], [MASK].", "[MASK] sees (the) child", "The[MASK]!"])
+def test_tokens_around_a_mask_are_those_that_the_model_reads(masked_pairs, text):
+    merges = ask(masked_pairs, "merges", {"text": text})["layers"]
+    stack = ask(masked_pairs, "look", {"text": text})["stacks"][0]
+    special = {"<start>", "<end>", "[MASK]"}
+    read = [token for token, piece in zip(stack["tokens"], stack["pieces"], strict=True) if piece not in special]
+    assert [token["id"] for token in merges["tokens"]] == read
+    words: list[list[int]] = []  # as they are after their last merge
+    for step in merges["steps"]:
+        words = [*words, step["ids"]] if step["pair"] is None else [*words[:-1], step["ids"]]
+    assert [token for word in words for token in word] == read

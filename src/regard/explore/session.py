@@ -142,7 +142,7 @@ class Session:
             return [{"image": name} for name in self.images] or [{}]
         if "context" in fields:
             return [{"question": task.example, "context": task.example_context}]
-        return [{fields[0]: str(task.example)}]
+        return [{fields[0]: str(task.first_input())}]
 
     def looked(self, run: int, given: dict[str, Any]) -> Looked:
         with self.lock:

@@ -119,7 +119,7 @@ def _input(traced: StackTrace) -> Iterator[Step]:
         )
         formula = "x = √D · E[token]" if scaled else "x = E[token]"
     token = Show(f"{name}.token", "strip", "vector", rows=name)
-    title = "Patch → vector" if traced.stack.grid else "Token → vector"
+    title = "Token → vector" if hasattr(embed, "table") else "Patch → vector"
     yield Step("token", "Input", title, sentence, formula, [token])
     positions = getattr(embed, "positions", None) or getattr(embed, "along", None)
     normed = not isinstance(made.norm, nn.Identity)

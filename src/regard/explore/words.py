@@ -19,13 +19,14 @@ from regard.explore.session import Looked
 from regard.inside.named import named
 from regard.inside.subject import Stack
 from regard.layers.positions import Positions
+from regard.models.masked import Masked
+from regard.tasks.masked import BESIDE, parts_read
 
 NEIGHBOURS = 12
 NEIGHBOURS_DRAWN = 3  # of each word of the input
 VOCABULARY_DRAWN = 300  # its first words, which are the most frequent ones or the shortest
 MOST_INPUT = 200  # different words of the input that are drawn
 BARE = frozenset([*SPECIALS, *BYTES])
-MASK = "[MASK]"  # cuts a text in two
 _vectors: WeakKeyDictionary[nn.Module, WordVectors] = WeakKeyDictionary()  # of each table, as it was first asked for
 
 
@@ -89,18 +90,23 @@ def words_like(looked: Looked, text: str, stack: str = "", count: int = 12) -> d
 
 def merges(looked: Looked) -> dict[str, Any]:
     """How the texts of an input, if it has any, are cut: by stack its tokens with their bytes, and the merges."""
-    from regard.explain.tokens import merge_steps, spans, to_json
+    from regard.explain.tokens import Step, Token, merge_steps, spans, to_json
 
     cut = {}
     for name, (tokenizer, text) in _texts(looked).items():
-        pieces = [piece for piece in text.split(MASK) if piece]
-        try:
-            steps = to_json([step for piece in pieces for step in merge_steps(tokenizer, piece)])
-            why = ""
-        except RegardError as error:
-            steps, why = [], error.why
-        tokens = to_json([token for piece in pieces for token in spans(tokenizer, piece)])
-        cut[name] = {"text": text, "tokens": tokens, "steps": steps, "why": why}
+        # Where something is hidden, as the parts around it are read.
+        parts = parts_read(text) if isinstance(looked.trace.subject.model, Masked) else [(text, False)]
+        tokens: list[Token] = []
+        steps: list[Step] = []
+        why = ""
+        for part, beside in parts:
+            found = spans(tokenizer, part) if part else []
+            tokens += found[len(tokenizer.encode([BESIDE])[0]) if beside else 0 :]
+            try:
+                steps += [step for step in merge_steps(tokenizer, part) if not beside or step.number > 1]
+            except RegardError as error:
+                why = error.why
+        cut[name] = {"text": text, "tokens": to_json(tokens), "steps": to_json(steps), "why": why}
     return cut
 
 

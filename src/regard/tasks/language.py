@@ -92,7 +92,7 @@ class Language(RunningText[LanguageSettings]):
         advice="Edit data.text; the rest is for a megabyte or a few, on a laptop.",
     )
     Settings = LanguageSettings
-    example = "Once"
+    example = "Once upon a time"
     used_on_gpu = ("regard.decoding.generate", "regard.layers.slot_attention", "regard.layers.quick_step")
     sentences = False
     starts_from = ("language", "classify-text")
@@ -222,7 +222,7 @@ class Language(RunningText[LanguageSettings]):
 
     def next_commands(self) -> list[str]:
         return [
-            f'regard generate {self.folder.path} --prompt "Once"',
+            f'regard generate {self.folder.path} --prompt "{self.example}"',
             f"regard evaluate {self.folder.path}",
         ]
 

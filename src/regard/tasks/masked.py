@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from regard.models.masked import Masked as MaskedModel
 
 MASK = "[MASK]"
+BESIDE = "a"  # a word that stands for the guessed one before a mark
 
 
 class MaskedSettings(TextModelSettings):
@@ -184,11 +185,12 @@ class Masked(RunningText[MaskedSettings]):
                 f"The text has no {MASK}.", f"A token is guessed where {MASK} stands.", f'Write it: "The {MASK} sat."'
             )
         ids, masks = [START], []
-        for number, part in enumerate(parts):
+        for number, (part, beside) in enumerate(parts_read(text)):
             if number:
                 masks.append(len(ids))
                 ids.append(self._vocabulary - 1)
-            ids += self._encode_part(part, after_mask=number > 0)
+            if part:
+                ids += self.tokenizer.encode([part])[0][len(self.tokenizer.encode([BESIDE])[0]) if beside else 0 :]
         ids.append(END)
         context = self.settings.training.row_length
         if len(ids) > context:
@@ -197,17 +199,23 @@ class Masked(RunningText[MaskedSettings]):
             )
         return ids, masks
 
-    def _encode_part(self, part: str, after_mask: bool) -> list[int]:
-        """The ids of the text between two masks. A space before a mask belongs to the word that is guessed."""
-        part = part.rstrip()
-        if after_mask and part and not part[0].isspace() and not part[0].isalnum():
-            # A mark right after the mask: not the token with a space before it, that starts a sentence.
-            return self.tokenizer.encode(["a" + part])[0][len(self.tokenizer.encode(["a"])[0]) :]
-        return self.tokenizer.encode([part.strip()])[0] if part.strip() else []
-
     def _candidate(self, parts: list[str], number: int, token: int, probability: float) -> Candidate:
         """The text with this token in place of the mask of that number."""
         piece = self.tokenizer.piece(token)
         word = piece.strip() or piece
         text = MASK.join(parts[: number + 1]) + word + MASK.join(parts[number + 1 :])
         return Candidate(word, probability, text)
+
+
+def parts_read(text: str) -> list[tuple[str, bool]]:
+    """The texts between masks as they are tokenised; a space beside a mask belongs to the word that is guessed.
+
+    True: it begins with `BESIDE`, which is not read. Else a mark right after a mask would get the token with a space
+    before it, which starts a sentence.
+    """
+    parts = []
+    for number, part in enumerate(text.split(MASK)):
+        part = part.rstrip()
+        beside = number > 0 and bool(part) and not part[0].isspace() and not part[0].isalnum()
+        parts.append((BESIDE + part if beside else part.strip(), beside))
+    return parts

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from regard.training.folder import RunFolder
 
 MOST_VALIDATION_SENTENCES = 2000  # translated at each validation; the loss is over all of them
+LONGEST_FIRST = {False: 14, True: 50}  # words of a text that the page of `regard explore` begins with
 SAMPLES = 5  # sentences shown at each validation
 
 
@@ -431,6 +432,15 @@ class PairTask(Task[P]):
         source, written = self.tokenizers.both
         words = Words.of(source, text, source.encode([text])[0])
         return Aligner(words.cut(self.longest_source - 1), Words.of(written, said, ids), lambda: choose(self))
+
+    def first_input(self) -> str:
+        """A sentence held out of training: a model says little about words that it has never seen."""
+        most = LONGEST_FIRST[self.shortens]
+        try:
+            sources = itertools.islice(not_empty(pair_splits(self.settings.data)["valid"]), MOST_VALIDATION_SENTENCES)
+            return next((source for source, _ in sources if 5 <= len(source.split()) <= most), self.example)
+        except RegardError:  # the data is no longer there
+            return self.example
 
     def record_search(self, text: str, **decoding: Any) -> SearchRecord:
         """How the output was searched for: every candidate of every step. Options are of [decoding]."""

@@ -134,7 +134,7 @@ function showInput(page) {
 }
 
 function named(page, stack) {
-  return h("div", { class: "named-line" }, h("span", { class: "line-name" }, stack.name), tokenLine(page, stack));
+  return h("div", { class: "named-line" }, h("span", { class: "line-name" }, page.look.stacks.length > 1 ? stack.name : "tokens"), tokenLine(page, stack));
 }
 
 async function showView(page) {

@@ -57,9 +57,9 @@ export function lines({ label, x = [], series, xLabel, yLabel, width = 520, heig
       svg("line", { x1: left, x2: width - right, y1: up(value), y2: up(value), class: "rule" }),
       svg("text", { x: left - 6, y: up(value) + 4, "text-anchor": "end" }, tick(value)),
     ]),
-    ticks(x0, x1).map(xs.every(Number.isInteger) ? Math.round : Number).map((value, i) => {
-      const anchor = i === 2 ? "end" : "middle"; // the last would be cut off at the edge
-      return svg("text", { x: across(value) + (i === 2 ? right - 2 : 0), y: height - 18, "text-anchor": anchor }, large(value) ?? number(value, 0));
+    [...new Set(ticks(x0, x1).map(xs.every(Number.isInteger) ? Math.round : Number))].map((value) => {
+      const last = value === x1 && x1 > x0; // in the middle it would be cut off at the edge
+      return svg("text", { x: across(value) + (last ? right - 2 : 0), y: height - 18, "text-anchor": last ? "end" : "middle" }, large(value) ?? number(value, 0));
     }),
     svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, xLabel),
     svg("text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, yLabel),

@@ -5,6 +5,7 @@ import { colour } from "regard/colours.js";
 import { h, number, table, visible } from "regard/dom.js";
 
 const MOST_LABELS = 72;
+const MOST_CELL = 28; // pixels
 const STRONGEST = 20; // rows of the table
 
 /* `matrix`: {head: {shape: [R, C], step?, from?}, values}. `rows`, `columns`: {labels, stack?, axis}: what stands along
@@ -18,7 +19,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   const [stepDown, stepAcross] = matrix.head.step ?? [1, 1];
   const [fromDown, fromAcross] = matrix.head.from ?? [0, 0];
   const last = most ?? (scale === "unit" ? 1 : largest(matrix.values) || 1);
-  const size = cell ?? Math.max(2, Math.min(22, Math.floor(620 / Math.max(width, height)), fitting(width, rows)));
+  const size = cell ?? Math.max(2, Math.min(MOST_CELL, Math.floor(620 / Math.max(width, height, 8)), fitting(width, rows)));
   const canvas = h("canvas", { width, height, class: "pixels", "aria-hidden": "true" });
   canvas.style.width = `${width * size}px`;
   canvas.style.height = `${height * size}px`;

@@ -2,7 +2,7 @@
 
 import { choice, h, number, problem, table } from "regard/dom.js";
 import { heatmap, thumbnail } from "regard/heatmap.js";
-import { partName, sidesOf } from "regard/names.js";
+import { nameOf, partName, sidesOf } from "regard/names.js";
 import { layer } from "regard/source.js";
 
 export const id = "heads";
@@ -41,7 +41,9 @@ export async function show(page) {
     h(
       "div",
       { class: "controls" },
-      choice("attention", kinds.map((each) => [each, each]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 })),
+      kinds.length > 1
+        ? choice("attention", kinds.map((each) => [each, each]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 }))
+        : null,
       choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
         page.state.set({ sort: value || undefined }),
       ),
@@ -127,7 +129,7 @@ function allScores(page) {
 
 async function oneHead(page, part, head) {
   const window = windowIn(part, page.state.get("window"));
-  const label = `${kindOf(part)}, layer ${part.layer + 1}, head ${head + 1}`;
+  const label = `${nameOf(part)}, head ${head + 1}`;
   return h(
     "div",
     { class: "large" },

@@ -4,7 +4,7 @@ import { matrixOf } from "regard/arrays.js";
 import { lines } from "regard/charts.js";
 import { choice, h, problem } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
-import { partName, stackName } from "regard/names.js";
+import { partName, sidesOf, stackName } from "regard/names.js";
 
 export const id = "mixers";
 export const title = "Mixers";
@@ -203,8 +203,7 @@ async function alignment(page) {
     heatmap(page, {
       matrix,
       label: `Alignment, ${partName(part.name)}`,
-      rows: { ...positions(page, part.stack.name), axis: "the step that reads" },
-      columns: { ...positions(page, part.keys.name), axis: "looks at" },
+      ...sidesOf(part),
     }),
   );
 }

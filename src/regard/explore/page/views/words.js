@@ -81,7 +81,7 @@ function projection(found, picked) {
   const label = `Vectors of ${points.length} tokens in the plane`;
   return h(
     "figure",
-    { class: "chart-figure" },
+    { class: "chart-figure in-plane" },
     h("h3", {}, "In the plane, by principal components"),
     h(
       "div",
