@@ -24,6 +24,7 @@ from regard.inside.rewriting import writes
 from regard.inside.subject import Subject
 from regard.inside.trace import LayerTrace, PartTrace, StackTrace
 from regard.models.masked import Masked
+from regard.models.reader import Reader
 
 MOST = 512  # rows and columns of a matrix that are sent at once
 OF_ATTENTION = ("queries", "keys", "values", "scores", "weights", "heads")
@@ -56,6 +57,7 @@ def look(looked: Looked) -> dict[str, Any]:
         ],
         "first": first_answer(looked),
         "independent": subject.independent,
+        "draws": _draws(looked),
         "words": int(trace.logits_AW.shape[-1]),
         "picture": None if subject.picture_HWC is None else as_png(subject.picture_HWC),
         "can": {
@@ -78,6 +80,11 @@ def first_answer(looked: Looked) -> int:
     if len(subject.stacks) == 1 or subject.last.grid:
         return last
     return min(range(last + 1), key=lambda number: float(p_AW[number, subject.answers[number].token]))
+
+
+def _draws(looked: Looked) -> bool:
+    """Whether a word may be drawn by its probability; a class or a place in a text is not."""
+    return not hasattr(looked.task, "classes") and not isinstance(looked.trace.subject.model, Reader)
 
 
 def _speaks(subject: Subject) -> str:

@@ -152,7 +152,10 @@ def reader(model: Reader, ids: list[int], readable: Sequence[bool], words: NameO
 
     with torch.no_grad(), plainly(model):
         begins, ends = forward(1)[0].argmax(-1).tolist()
-    answers = [Answer(begins, begins, f"begins at {pieces[begins]}"), Answer(ends, ends, f"ends at {pieces[ends]}")]
+    answers = [
+        Answer(begins, begins, f"begins at {pieces[begins].strip()}"),
+        Answer(ends, ends, f"ends at {pieces[ends].strip()}"),
+    ]
     return Subject(
         model,
         [stack],

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from regard.models.causal import Causal
     from regard.settings import Problem
 
+FIRST_MOVES = 3  # that the page of `regard explore` begins with
 MOST_VALIDATED = 500  # games; a test takes all
 WISHES = ("win", "draw", "lose")
 
@@ -347,6 +348,13 @@ class Play(Task[PlaySettings]):
         return Choice(name[ordered[0]], p_V[ordered[0]], [(name[move], p_V[move]) for move in ordered], name[likeliest])
 
     # ------------------------------------------------------------ looking into layers
+
+    def first_input(self) -> str:
+        """The first moves of a game against itself."""
+        moves: list[str] = []
+        while len(moves) < FIRST_MOVES:
+            moves.append(self.play(moves, "draw").move)
+        return " ".join(moves)
 
     def subject(self, moves: str = "", wish: str = "win") -> Subject:
         """A game so far, its moves with spaces between them, and the move that the model expects next."""

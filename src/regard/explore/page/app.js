@@ -3,6 +3,7 @@
 import { h, keepingFocus, problem } from "regard/dom.js";
 import { header } from "regard/header.js";
 import { Highlight } from "regard/highlight.js";
+import { tokensName } from "regard/names.js";
 import { Recorded, Served } from "regard/source.js";
 import { State } from "regard/state.js";
 import { tokenLine } from "regard/tokens.js";
@@ -134,7 +135,7 @@ function showInput(page) {
 }
 
 function named(page, stack) {
-  return h("div", { class: "named-line" }, h("span", { class: "line-name" }, page.look.stacks.length > 1 ? stack.name : "tokens"), tokenLine(page, stack));
+  return h("div", { class: "named-line" }, h("span", { class: "line-name" }, tokensName(stack.name)), tokenLine(page, stack));
 }
 
 async function showView(page) {

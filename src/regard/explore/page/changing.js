@@ -3,6 +3,7 @@
 import { writtenAnew } from "regard/beside.js";
 import { changes } from "regard/changes.js";
 import { button, h, note, problem, visible } from "regard/dom.js";
+import { tokensName } from "regard/names.js";
 import { roving } from "regard/roving.js";
 import { tokenLine } from "regard/tokens.js";
 
@@ -17,7 +18,7 @@ export async function changing(page) {
     h(
       "div",
       { class: "named-line" },
-      h("span", { class: "line-name" }, stack.name),
+      h("span", { class: "line-name" }, tokensName(stack.name)),
       roving(
         tokenLine(page, { ...stack, pieces: pieces[index] }, {
           pick: (position) => page.state.set({ stack: stack.name, position }),

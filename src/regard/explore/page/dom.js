@@ -40,6 +40,7 @@ export function number(value, digits = 3) {
 export function percent(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(100 * value);
+  if (size > 0 && size < 0.0005) return "< 0.001 %";
   return `${(100 * value).toFixed(size > 0 && size < 1 ? (size < 0.1 ? 3 : 2) : 1).replace("-", "−")} %`;
 }
 

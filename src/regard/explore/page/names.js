@@ -8,6 +8,11 @@ export function stackName(name) {
   return name === ALONE ? "all layers" : `${name}, all layers`;
 }
 
+// The positions of a stack; of the only one there is nothing to tell apart.
+export function tokensName(name) {
+  return name === ALONE ? "tokens" : name;
+}
+
 // "decoder.0.cross.3" as "decoder, layer 1, cross, head 4"; what is no part stays as it is.
 export function partName(name, { stack = true } = {}) {
   const found = /^(.+?)\.(\d+)(?:\.(\w+))?(?:\.(\d+))?$/.exec(name);

@@ -3,6 +3,7 @@
 import { largest, matrixOf } from "regard/arrays.js";
 import { h, problem } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
+import { tokensName } from "regard/names.js";
 
 export async function positions(page) {
   const kind = page.runs[page.run].positions;
@@ -30,10 +31,10 @@ function added(page, stack, matrix) {
   return h(
     "div",
     {},
-    h("p", { class: "note" }, `What is added to the vector at each position of ${stack.name}: ${rows} positions × ${columns} channels.`),
+    h("p", { class: "note" }, `What is added to the vector at each position${stack.name === tokensName(stack.name) ? ` of the ${stack.name}` : ""}: ${rows} positions × ${columns} channels.`),
     heatmap(page, {
       matrix,
-      label: `Position encodings, ${stack.name}`,
+      label: `Position encodings, ${tokensName(stack.name)}`,
       rows: { labels: stack.pieces, stack: stack.name, axis: "position", plain: Boolean(stack.grid) },
       columns: { labels: Array.from({ length: columns }, (_, i) => String(i + 1)), axis: "channel", plain: true },
       scale: "signed",

@@ -1,6 +1,7 @@
 // Everything that can be switched off, as buttons: layers, parts, heads, and positions.
 
 import { h, visible } from "regard/dom.js";
+import { tokensName } from "regard/names.js";
 import { roving } from "regard/roving.js";
 
 const MOST_POSITIONS = 1200; // as buttons
@@ -73,7 +74,7 @@ export function switches(page, off, changed) {
         h(
           "table",
           { class: "switch-table" },
-          h("caption", {}, stack.name),
+          h("caption", {}, tokensName(stack.name) === stack.name ? stack.name : "the model"),
           h("thead", {}, heads),
           h("tbody", {}, rows),
         ),

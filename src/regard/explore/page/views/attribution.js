@@ -5,6 +5,7 @@ import { largest } from "regard/arrays.js";
 import { choice, h, number, numbersBelow, percent, problem, visible } from "regard/dom.js";
 import { faithful } from "regard/faithful.js";
 import { legend } from "regard/heatmap.js";
+import { tokensName } from "regard/names.js";
 import { onGrid, picture } from "regard/picture.js";
 import { tokenLine } from "regard/tokens.js";
 
@@ -74,14 +75,14 @@ async function explained(page, method, answer) {
 }
 
 function scores(page, stack, { values, unit }, scale, most) {
-  const label = `Attribution, ${stack.name}${unit ? ` (${unit})` : ""}`;
+  const label = `Attribution, ${tokensName(stack.name)}${unit ? ` (${unit})` : ""}`;
   if (stack.grid) {
     return [beside(stack, values), picture(page, { address: page.look.picture, stack, label, values: onGrid(stack, values), scale, most })];
   }
   return h(
     "div",
     {},
-    h("div", { class: "named-line" }, h("span", { class: "line-name" }, stack.name), tokenLine(page, stack, { values, scale, most })),
+    h("div", { class: "named-line" }, h("span", { class: "line-name" }, tokensName(stack.name)), tokenLine(page, stack, { values, scale, most })),
     numbersBelow(`Numbers: ${label}`, ["position", "token", "value"], () =>
       stack.pieces.map((piece, i) => [String(i + 1), visible(piece), number(values[i], 4)]),
     ),

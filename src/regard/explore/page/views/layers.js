@@ -6,7 +6,7 @@ import { bars, lines } from "regard/charts.js";
 import { colour, css, ink } from "regard/colours.js";
 import { choice, h, missing, number, numbersBelow, percent, problem, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
-import { partName } from "regard/names.js";
+import { partName, tokensName } from "regard/names.js";
 import { wordSearch } from "regard/search.js";
 
 export const id = "layers";
@@ -228,10 +228,10 @@ async function norms(page) {
     h(
       "div",
       {},
-      h("h3", {}, stack),
+      h("h3", {}, tokensName(stack)),
       heatmap(page, {
         matrix: matrixOf(named),
-        label: `Length of the vectors, ${stack}`,
+        label: `Length of the vectors, ${tokensName(stack)}`,
         rows: { labels: named.labels[0].map((name, i) => (i ? `layer ${name}` : name)), axis: "after the layer", plain: true },
         columns: { labels: named.labels[1], stack, axis: "position", plain: Boolean(page.stack(stack).grid) },
         scale: "positive",

@@ -97,6 +97,7 @@ async function candidatesAt(page, answer) {
   const names = found.words.map((word, i) => visible(word) + mark(found.tokens[i]));
   const room = h("div", { class: "candidates" });
   const said = h("p", { class: "summary", role: "status" });
+  const { draws } = page.look;
   const { classes } = page.look.can;
   const heading = classes ? "Classes" : `Candidates${page.look.answers.length > 1 ? ` at place ${answer + 1}` : ""}`;
   let logits = null;
@@ -124,7 +125,7 @@ async function candidatesAt(page, answer) {
         label: heading,
         names,
         values: probabilities,
-        format: (p) => (p === 0 ? "cut off" : percent(p)),
+        format: (p) => (p === 0 && draws ? "cut off" : percent(p)),
         most: 1,
         pick: canForce ? (i) => force(page, answer, found.tokens[i], room) : null,
       }),
@@ -137,7 +138,7 @@ async function candidatesAt(page, answer) {
       let count = 0;
       for (const p of all) if (p > 0) count++;
       const kinds = page.look.words.toLocaleString("en");
-      const drawn = classes ? "" : `${count.toLocaleString("en")} of ${kinds} can be drawn · `;
+      const drawn = !draws ? "" : `${count.toLocaleString("en")} of ${kinds} can be drawn · `;
       said.textContent = `${drawn}entropy ${number(entropy(all))} nats · what ${stands === "said" ? "was said" : `is ${stands}`} is number ${found.rank}`;
     }
   }
@@ -156,7 +157,7 @@ async function candidatesAt(page, answer) {
     { class: "place" },
     h("h2", {}, heading),
     missing,
-    missing || classes
+    missing || !draws
       ? null
       : h(
           "div",

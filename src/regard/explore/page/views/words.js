@@ -2,6 +2,7 @@
 
 import { bars } from "regard/charts.js";
 import { choice, h, number, numbersBelow, problem, svg, visible } from "regard/dom.js";
+import { tokensName } from "regard/names.js";
 import { positions } from "regard/positions.js";
 import { wordSearch } from "regard/search.js";
 import { tokenLine } from "regard/tokens.js";
@@ -162,7 +163,7 @@ function cutText(stack, { tokens, steps }) {
   return h(
     "div",
     {},
-    h("h3", {}, stack),
+    h("h3", {}, tokensName(stack)),
     h("div", { class: "merged" }, words.slice(0, MOST_CARDS).map(mergedWord)),
     words.length > MOST_CARDS ? h("p", { class: "quiet" }, `${MOST_CARDS} of ${words.length} words.`) : null,
     bytesTable(stack, tokens),
@@ -186,5 +187,5 @@ function mergedWord(steps) {
 
 function bytesTable(stack, tokens) {
   const rows = () => tokens.map((token, i) => [String(i + 1), visible(token.piece), String(token.id), `${token.start}–${token.end}`, token.raw]);
-  return numbersBelow(`Tokens of ${stack}, with their ids and bytes`, ["number", "token", "id", "bytes of the text", "in hex"], rows);
+  return numbersBelow(`${tokensName(stack) === stack ? `Tokens of the ${stack}` : "All tokens"}, with their ids and bytes`, ["number", "token", "id", "bytes of the text", "in hex"], rows);
 }
