@@ -47,7 +47,7 @@ export function lines({ label, x = [], series, xLabel, yLabel, width = 520, heig
   const span = y1 - y0 || Math.abs(y1) || 1;
   const digits = span >= 20 ? 0 : span >= 2 ? 1 : span >= 0.1 ? 2 : Math.ceil(-Math.log10(span)) + 1;
   // What is as good as nothing beside the others is 0; very small numbers are powers of ten.
-  const tick = (value) => (Math.abs(value) < span / 1000 ? "0" : (large(value) ?? number(value, span < 1e-4 ? 0 : digits)));
+  const tick = (value) => (Math.abs(value) < span / 1000 ? "0" : (large(value) ?? (span < 1e-4 ? number(value, 0) : value.toFixed(digits).replace("-", "−"))));
   const middle = (height - bottom + top) / 2;
   const ticks = (low, high) => (high > low ? [low, (low + high) / 2, high] : [low]);
   const picture = svg(

@@ -5,6 +5,7 @@ import { arithmeticPanel, formula } from "regard/arithmetic.js";
 import { bars } from "regard/charts.js";
 import { choice, h, percent, problem, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
+import { tokensName } from "regard/names.js";
 import { Problem } from "regard/source.js";
 import { strip } from "regard/strip.js";
 import { tokenLine } from "regard/tokens.js";
@@ -403,5 +404,6 @@ function described(page, [name, head, row, column]) {
   const pair = ["scores", "weights"].includes(what);
   const to = pair ? ` → “${named(part?.keys, column)}” (${column + 1})` : `, number ${column + 1}`;
   const layer = part ? `layer ${part.layer + 1}, ` : "";
-  return `${stack?.name ?? of}, ${layer}${WORDS[what] ?? what}${head === null ? "" : ` of head ${head + 1}`}, ${at}${to}`;
+  const whose = tokensName(stack?.name ?? of) === "tokens" ? "" : `${stack?.name ?? of}, `; // of one alone, nothing is said
+  return `${whose}${layer}${WORDS[what] ?? what}${head === null ? "" : ` of head ${head + 1}`}, ${at}${to}`;
 }
