@@ -23,9 +23,10 @@ def test_integrated_gradients_sum_to_the_difference_from_an_empty_input(traced):
     assert list(found.stacks) == [stack.name for stack in input_stacks(traced)]
     for name, values in found.stacks.items():
         assert values.labels == (traced[name].stack.pieces,)
-    said = traced.subject.answers[-1]
+    place = traced.first_answer
+    said = traced.subject.answers[place]
     nothing = traced.ablate(positions=[(name, t) for name, v in found.stacks.items() for t in range(len(v.values))])
-    difference = float(traced.logits_AW[-1, said.token] - nothing.logits_AW[-1, said.token])
+    difference = float(traced.logits_AW[place, said.token] - nothing.logits_AW[place, said.token])
     total = sum(float(values.values.sum()) for values in found.stacks.values())
     assert abs(total - difference) <= 0.01 * abs(difference)
     assert found.notes["difference"] == pytest.approx(difference, abs=1e-4)

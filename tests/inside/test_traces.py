@@ -122,9 +122,17 @@ def test_what_cannot_be_asked_for_is_told_in_three_lines(make):
         assert len(str(refused.value).splitlines()) == 3
 
 
+def test_what_is_looked_at_first_is_the_least_certain_word_that_was_written(make):
+    traced = trace(make("translator"))
+    said = [float(p_W[answer.token]) for p_W, answer in zip(traced.p_AW, traced.subject.answers, strict=True)]
+    assert said[traced.first_answer] == min(said)
+    assert torch.equal(*(torch.as_tensor(traced.contributions(n).values) for n in (None, traced.first_answer)))
+    assert trace(make("language")).first_answer == 5  # what comes next
+
+
 def test_tokens_and_heads_may_be_named(make):
     traced = trace(make("translator"))
-    assert traced.contributions(token="17").notes["logit"] == float(traced.logits_AW[-1, 17])
+    assert traced.contributions(-1, token="17").notes["logit"] == float(traced.logits_AW[-1, 17])
     one, same = (traced.ablate(heads=heads).logits_AW for heads in ("encoder.0.mixer.3", ["encoder.0.mixer.3"]))
     assert torch.equal(one, same) and not torch.equal(one, traced.logits_AW)
 
@@ -133,3 +141,11 @@ def test_a_trace_needs_an_input(language):
     for given in ((), (5,), ("one", "two", "three", "four"), (["a"],)):
         with pytest.raises(UsageError, match=r"Use run\.trace\(text\)"):
             language.trace(*given)
+
+
+def test_arrays_are_told_by_their_shape(make):
+    traced = trace(make("language"))
+    parts = traced.contributions()
+    assert repr(parts) == f"Named('contribution': {len(parts.values)} part, logit)"
+    assert repr(traced.lens().kl) == "Named('KL': 3 layer × 6 answer, nats)"
+    assert "array(" not in repr(traced.attribute()) + repr(traced.candidates()) + repr(traced.heads())

@@ -38,7 +38,10 @@ def explain(
     layer: Annotated[int | None, number_option("Only this layer, counted from 1.", default="all")] = None,
     head: Annotated[int | None, number_option("Only this head, counted from 1.", default="all")] = None,
     answer: Annotated[
-        int | None, number_option("Which thing said, counted from 1.", default="the last, or all of them")
+        int | None,
+        number_option(
+            "Which thing said, counted from 1.", default="all of them, or the least certain word; what comes next"
+        ),
     ] = None,
     token: Annotated[str, typer.Option(help="Another token or class than was said.", show_default=False)] = "",
     method: Annotated[

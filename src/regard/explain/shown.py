@@ -35,6 +35,12 @@ class Shown:
     difference: float | None = None  # between the model's own logits and those computed in the open
     recomputed: bool = True  # whether anything was: not where no part is an attention
 
+    def __repr__(self) -> str:
+        """In a few lines; the numbers are `arrays`."""
+        return "\n".join(
+            [f"Shown({self.title})", *(f"  {line}" for line in [*self.about, *self.checks, *map(repr, self.arrays)])]
+        )
+
     @property
     def about(self) -> list[str]:
         """The input and what the model made of it, on one line; then remarks."""

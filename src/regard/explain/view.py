@@ -50,12 +50,11 @@ class View:
     def subject(self) -> Subject:
         return self.trace.subject
 
-    def answer(self, default: int = -1) -> int:
+    def answer(self) -> int:
         """Which of the things that the model said, counted from 0."""
-        count = len(self.subject.answers)
         if self.choice.answer is None:
-            return range(count)[default]
-        return _numbered("answer", self.choice.answer, count)
+            return self.trace.first_answer
+        return _numbered("answer", self.choice.answer, len(self.subject.answers))
 
     def token(self, answer: int) -> int:
         """The word or class asked for, or what the model said there."""

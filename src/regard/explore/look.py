@@ -55,7 +55,7 @@ def look(looked: Looked) -> dict[str, Any]:
             }
             for number, answer in enumerate(subject.answers)
         ],
-        "first": first_answer(looked),
+        "first": trace.first_answer,
         "independent": subject.independent,
         "draws": _draws(looked),
         "words": int(trace.logits_AW.shape[-1]),
@@ -71,15 +71,6 @@ def look(looked: Looked) -> dict[str, Any]:
             "classes": hasattr(looked.task, "classes"),
         },
     }
-
-
-def first_answer(looked: Looked) -> int:
-    """Which answer a view begins with: of words written about something the least certain, else the last."""
-    subject, p_AW = looked.trace.subject, looked.trace.p_AW
-    last = len(subject.answers) - 1
-    if len(subject.stacks) == 1 or subject.last.grid:
-        return last
-    return min(range(last + 1), key=lambda number: float(p_AW[number, subject.answers[number].token]))
 
 
 def _draws(looked: Looked) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.explore.arrays import PACKING
-from regard.explore.look import OF_ATTENTION, first_answer, matrix
+from regard.explore.look import OF_ATTENTION, matrix
 from regard.explore.page import index
 from regard.explore.questions import answer, runs
 from regard.explore.session import Looked, Session, canonical
@@ -249,7 +249,7 @@ def questions(looked: Looked) -> Iterator[Question]:
 
 def _in_turn(looked: Looked) -> list[int]:
     """All answers, the one that is shown first before the others, and those from the last."""
-    first = first_answer(looked)
+    first = looked.trace.first_answer
     return sorted(range(len(looked.trace.subject.answers)), key=lambda number: (number != first, -number))
 
 
@@ -257,7 +257,7 @@ def about_images(looked: Looked) -> Iterator[Question]:
     """Of a picture, and what every head sees in it from where the first answer that is shown is read."""
     if any(stack.stack.grid for stack in looked.trace.stacks):
         yield "image", {}
-        first = first_answer(looked)
+        first = looked.trace.first_answer
         yield from (("seen", {"part": part.name, "answer": first}) for part in looked.trace.parts() if part.looks)
 
 

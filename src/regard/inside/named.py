@@ -34,6 +34,11 @@ class Named:
         assert self.values.shape == tuple(map(len, self.labels)), (self.name, self.values.shape)
         assert len(self.axes) == len(self.labels)
 
+    def __repr__(self) -> str:
+        """In a line; all numbers are `values`."""
+        shape = " × ".join(f"{len(labels)} {axis}" for axis, labels in zip(self.axes, self.labels, strict=True))
+        return f"Named({self.name!r}: {shape}{f', {self.unit}' if self.unit else ''})"
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.values, dtype=dtype)
 

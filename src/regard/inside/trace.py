@@ -181,6 +181,14 @@ class Trace:
         """The probability of every word or class, for each answer."""
         return self.subject.log_p(self.logits_AW).exp()
 
+    @property
+    def first_answer(self) -> int:
+        """The one looked at if none is named: of words written about something the least certain, else the last."""
+        last = len(self.subject.answers) - 1
+        if len(self.subject.stacks) == 1 or self.subject.last.grid:
+            return last
+        return min(range(last + 1), key=lambda number: float(self.p_AW[number, self.subject.answers[number].token]))
+
     def token(self, token: int | str | None, answer: int) -> int:
         """A word or class by its number or its name; None: what was said there."""
         subject, count = self.subject, self.logits_AW.shape[-1]
@@ -219,11 +227,11 @@ class Trace:
 
         return trace(force(self.subject, answer, self.token(token, answer), more))
 
-    def contributions(self, answer: int = -1, token: int | str | None = None) -> Named:
+    def contributions(self, answer: int | None = None, token: int | str | None = None) -> Named:
         """What each head and part added to the logit of an answer, or of another token in its place."""
         from regard.inside.contributions import contributions
 
-        return contributions(self, answer, token)
+        return contributions(self, self.first_answer if answer is None else answer, token)
 
     def ablate(
         self,
@@ -260,14 +268,14 @@ class Trace:
     def attribute(
         self,
         method: Method = "integrated-gradients",
-        answer: int = -1,
+        answer: int | None = None,
         token: int | str | None = None,
         steps: int | None = None,
     ) -> Attribution:
         """How much each position of the input speaks for an answer, or for another token in its place."""
         from regard.inside.attribution import attribute
 
-        return attribute(self, method, answer, token, steps)
+        return attribute(self, method, self.first_answer if answer is None else answer, token, steps)
 
     def influence(
         self, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
