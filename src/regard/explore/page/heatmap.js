@@ -232,8 +232,8 @@ export function paint(canvas, values, scale, most) {
   context.putImageData(image, 0, 0);
 }
 
-// A small picture of a matrix, shrunk by the largest: a mean would hide single links.
-export function thumbnail(matrix, side = 64) {
+// A small picture of a matrix, shrunk by the largest: a mean would hide single links. `most`: what has the last colour.
+export function thumbnail(matrix, { side = 64, most = 1 } = {}) {
   const [height, width] = matrix.head.shape;
   const rows = Math.min(side, height);
   const columns = Math.min(side, width);
@@ -246,6 +246,6 @@ export function thumbnail(matrix, side = 64) {
     }
   }
   const canvas = h("canvas", { width: columns, height: rows, class: "pixels thumbnail", "aria-hidden": "true" });
-  paint(canvas, small, "unit", 1);
+  paint(canvas, small, "positive", most);
   return canvas;
 }

@@ -1,5 +1,6 @@
 // Heads: what every head of every layer looks at; all of them small, sorted by what they do, and one of them large.
 
+import { largest } from "regard/arrays.js";
 import { choice, h, number, problem, table } from "regard/dom.js";
 import { heatmap, thumbnail } from "regard/heatmap.js";
 import { nameOf, partName, sidesOf } from "regard/names.js";
@@ -7,6 +8,8 @@ import { layer } from "regard/source.js";
 
 export const id = "heads";
 export const title = "Heads";
+
+const MANY = 48; // positions looked at
 
 // What a score says, and how it is measured.
 const SCORES = {
@@ -31,9 +34,10 @@ export async function show(page) {
   const chosen = shown.find((part) => part.name === page.state.get("part")) ?? shown.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, chosen.heads - 1);
   const sort = page.state.get("sort") in SCORES ? page.state.get("sort") : null;
+  const scale = scaleOf(page, chosen);
   const [grid, large] = await Promise.all([
-    thumbnails(page, shown, chosen, head, sort).catch((error) => problem(error)),
-    oneHead(page, chosen, head),
+    thumbnails(page, shown, chosen, head, sort, scale).catch((error) => problem(error)),
+    oneHead(page, chosen, head, scale),
   ]);
   return h(
     "section",
@@ -47,6 +51,7 @@ export async function show(page) {
       choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
         page.state.set({ sort: value || undefined }),
       ),
+      choice("colours up to", [["unit", "1"], ["positive", "the largest of a head"]], scale, (value) => page.state.set({ colours: value })),
     ),
     sort ? h("p", { class: "note" }, `${SCORES[sort][0]}: ${SCORES[sort][1]}.`) : null,
     h("div", { class: "side-by-side" }, grid, large),
@@ -54,11 +59,18 @@ export async function show(page) {
   );
 }
 
+// Where there is much to look at, every weight is small, and on a scale to 1 nothing would be seen.
+function scaleOf(page, part) {
+  const chosen = page.state.get("colours");
+  if (["unit", "positive"].includes(chosen)) return chosen;
+  return part.keys.pieces.length > MANY ? "positive" : "unit";
+}
+
 function kindOf(part) {
   return part.across ? `${part.stack.name} → ${part.keys.name}` : part.stack.name;
 }
 
-async function thumbnails(page, parts, chosen, head, sort) {
+async function thumbnails(page, parts, chosen, head, sort, scale) {
   const scores = sort ? (await page.ask("heads"))[sort] : null;
   const heads = (
     await Promise.all(
@@ -66,7 +78,7 @@ async function thumbnails(page, parts, chosen, head, sort) {
         const all = await page.matrix(`${part.name}.weights`, { most: 64 });
         return Array.from({ length: part.heads }, (_, index) => {
           const score = scores?.values[scores.labels[0].indexOf(part.name)]?.[index] ?? null;
-          const element = headButton(page, part, index, layer(all, index), part === chosen && index === head, sort, score);
+          const element = headButton(page, part, index, thumbnailOf(layer(all, index), scale), part === chosen && index === head, sort, score);
           return { part, score, element };
         });
       }),
@@ -89,7 +101,11 @@ async function thumbnails(page, parts, chosen, head, sort) {
   return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map((each) => each.element));
 }
 
-function headButton(page, part, index, matrix, pressed, sort, score) {
+function thumbnailOf(matrix, scale) {
+  return thumbnail(matrix, { most: scale === "unit" ? 1 : largest(matrix.values) || 1 });
+}
+
+function headButton(page, part, index, drawn, pressed, sort, score) {
   const name = `layer ${part.layer + 1}, head ${index + 1}`;
   const about = sort ? `${name}, ${SCORES[sort][0]} ${number(score)}` : name;
   return h(
@@ -102,7 +118,7 @@ function headButton(page, part, index, matrix, pressed, sort, score) {
       title: about,
       onclick: () => page.state.set({ part: part.name, head: index }),
     },
-    thumbnail(matrix),
+    drawn,
     sort ? h("span", { class: "score" }, `${part.layer + 1}.${index + 1}`, h("br"), h("strong", {}, number(score, 2))) : null,
   );
 }
@@ -127,7 +143,7 @@ function allScores(page) {
   return details;
 }
 
-async function oneHead(page, part, head) {
+async function oneHead(page, part, head, scale) {
   const window = windowIn(part, page.state.get("window"));
   const label = `${nameOf(part)}, head ${head + 1}`;
   return h(
@@ -135,15 +151,16 @@ async function oneHead(page, part, head) {
     { class: "large" },
     h("h2", {}, label),
     window ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "All of it") : null,
-    await map(page, part, head, window, label),
+    await map(page, part, head, window, label, scale),
   );
 }
 
-async function map(page, part, head, window, label) {
+async function map(page, part, head, window, label, scale) {
   try {
     const matrix = await page.matrix(`${part.name}.weights`, { head, ...(window ?? {}) });
     return heatmap(page, {
       matrix,
+      scale,
       label: `Attention of ${label}`,
       ...sidesOf(part),
       zoom: (found) => page.state.set({ window: found }),
