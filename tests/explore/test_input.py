@@ -5,12 +5,14 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from asking import ask
 
 from browser import PATIENCE, Opened, serving
 from regard.errors import RegardError, UsageError
 from regard.explore.recording import write_page
 from regard.explore.session import MOST_IMAGE, Session
 
+SENTENCE = "The old farmer helps the child."
 LONG = "The old farmer helps the child. " * 5
 
 
@@ -204,3 +206,45 @@ def test_the_headline_has_the_models_answer(kind, text, begins, request, opened)
     word = traced.subject.name_of(int(p_W.argmax())).strip() or "␣"
     assert re.fullmatch(f"{begins}: ‘{re.escape(word)}’ \\((.*) %\\)", shown)
     assert abs(float(shown.split("(")[1].split()[0]) - 100 * float(p_W.max())) < 0.06
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [
+        ("influence", {"stack": "nix"}),
+        ("rewrite", {"positions": [["nix", 0]]}),
+        ("force", {"answer": 0, "token": 10**9}),
+        ("contributions", {"answer": 0, "token": 0}),
+        ("attribution", {"answer": 0, "token": 1}),
+    ],
+)
+def test_what_cannot_be_asked_is_told_in_words(trained, masked, question, options):
+    run, text = (masked, "The [MASK] sleeps.") if question in ("contributions", "attribution") else (trained, SENTENCE)
+    if question == "attribution":
+        options = options | {"method": "occlusion"}
+    with pytest.raises(UsageError) as refused:
+        ask(run, question, {"text": text}, **options)
+    assert len(str(refused.value).splitlines()) == 3
+
+
+def test_beams_of_what_keeps_no_hypotheses_are_refused(language):
+    with pytest.raises(UsageError, match="no beams"):
+        ask(language, "beams", {"text": "The old"})
+
+
+def test_other_tokens_may_be_more_or_fewer_than_a_model_can_read(masked, classifier):
+    for run, tokens in ((masked, [[1]]), (classifier, [[5] * 5000])):
+        with pytest.raises(UsageError, match=r"do not fit this model|has 5,000|positions"):
+            ask(run, "look", {"text": "The [MASK] sleeps.", "tokens": tokens})
+
+
+def test_an_endless_text_is_refused_before_it_is_translated(trained):
+    with pytest.raises(UsageError, match=r"(?s)The input has 6,00\d positions.*5,000 at most"):
+        ask(trained, "look", {"text": "child " * 6000})
+
+
+def test_spaces_and_line_ends_around_a_text_are_no_tokens_unless_it_goes_on(trained, language):
+    pieces = [ask(trained, "look", {"text": text})["stacks"][0]["pieces"] for text in (SENTENCE, f" {SENTENCE} \r\n")]
+    assert pieces[0] == pieces[1]
+    plain, spaced = (ask(language, "look", {"text": text})["stacks"][0]["pieces"] for text in ("The", "The "))
+    assert len(spaced) > len(plain)

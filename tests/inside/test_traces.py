@@ -149,3 +149,39 @@ def test_arrays_are_told_by_their_shape(make):
     assert repr(parts) == f"Named('contribution': {len(parts.values)} part, logit)"
     assert repr(traced.lens().kl) == "Named('KL': 3 layer × 6 answer, nats)"
     assert "array(" not in repr(traced.attribute()) + repr(traced.candidates()) + repr(traced.heads())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda t: t["nix"],
+        lambda t: t.rollout("nix"),
+        lambda t: t.ablate(heads=5),
+        lambda t: t.ablate(heads=[("decoder", 0, 1)]),
+        lambda t: t.ablate(positions=[3]),
+        lambda t: t.ablate(positions=("encoder", 2)),
+        lambda t: t.attribute(method=None),
+        lambda t: t.heads(scores=5),
+    ],
+)
+def test_wrong_arguments_are_told_in_three_lines(make, wrong):
+    with pytest.raises(UsageError) as refused:
+        wrong(trace(make("translator")))
+    assert len(str(refused.value).splitlines()) == 3
+
+
+def test_one_score_of_heads_may_be_named_alone(make):
+    assert list(trace(make("language")).heads("entropy")) == ["entropy"]
+
+
+def test_contributions_to_a_word_are_those_where_it_was_said(make):
+    traced = trace(make("translator"))
+    for place, answer in enumerate(traced.subject.answers):
+        if [each.label for each in traced.subject.answers].count(answer.label) == 1:
+            found = traced.contributions(answer.label)
+            assert found.notes["logit"] == float(traced.logits_AW[place, answer.token])
+
+
+def test_half_a_pair_of_characters_is_told(language):
+    with pytest.raises(UsageError, match="not Unicode"):
+        language.trace("The \ud800")

@@ -265,3 +265,19 @@ def test_a_side_or_wish_that_there_is_not_is_refused(player, tiny_run: Callable[
     assert "win, draw or lose" in command("play", player.folder.path, "--wish", "peace", code=2).error[1]
     other = command("play", tiny_run("synthetic"), code=2)
     assert "This needs a player of games." in other.error[1]
+
+
+def test_what_could_be_played_at_each_place_are_the_moves_that_were_allowed_there(player):
+    trace = player.trace("b2 a1")
+    found = trace.candidates(20).probabilities
+    logits = trace.logits_AW.double()
+    for place, moves in enumerate(([], ["b2"], ["b2", "a1"])):
+        allowed = {player.game.words[move] for move in player.after(moves).legal}
+        both = zip(found.notes["words"][place], found.values[place], strict=True)
+        shown = {word: float(p) for word, p in both if p == p}  # NaN where no more moves are allowed
+        assert set(shown) == allowed
+        assert sum(shown.values()) == pytest.approx(1, abs=1e-5)
+        said = trace.subject.answers[place]
+        same = [token for token in range(logits.shape[1]) if trace.subject.name_of(token) in allowed]
+        expected = float(logits[place, same].softmax(-1)[same.index(said.token)])
+        assert shown[said.label] == pytest.approx(expected, abs=1e-5)

@@ -104,7 +104,7 @@ def _draw(view: View, stacks: Mapping[str, Named], unit: str, answer: int) -> Fi
         "nats": "lost of the log-probability without it, in nats",
         "share": "share of what reaches the answer",
     }[unit]
-    legend = f"{legend}; orange speaks for the answer, purple against it"
+    legend = f"{legend}; blue speaks for the answer, orange against it"
     images = [name for name in stacks if view.trace[name].stack.grid]
     groups = [
         (name if len(stacks) > 1 else "", _words(view, array, answer))

@@ -13,7 +13,7 @@ STEP, WIDE = 0.19, 4.2  # inches: of a bar, and of the longest on one side or on
 
 
 def draw_bars(names: Sequence[str], values: Sequence[float], unit: str) -> Figure:
-    """Positive ones orange, to the right; negative ones purple."""
+    """Positive ones blue, to the right; negative ones orange."""
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
     left = text_width(names, 7.5) + 0.1

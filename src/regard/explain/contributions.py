@@ -49,7 +49,9 @@ def readable(name: str) -> str:
     stack, *rest = name.split(".")
     if not rest:
         return name
-    words = [f"{'layer' if stack == 'layers' else stack} {int(rest[0]) + 1}"]
+    layer = f"layer {int(rest[0]) + 1}"
+    several = f"{stack}, {layer}" if stack[-1:].isdigit() else f"{stack} {int(rest[0]) + 1}"  # "stage 2, layer 1"
+    words = [layer if stack == "layers" else several]
     words += [{"feedforward": "feed-forward", "mixer": "self"}.get(part, part) for part in rest[1:2]]
     words += [f"head {int(head) + 1}" for head in rest[2:]]
     return " · ".join(words)

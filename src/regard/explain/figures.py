@@ -17,14 +17,18 @@ from typing import Any
 
 import matplotlib
 from matplotlib import font_manager
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from regard.files import write_atomically
 
 DOTS_PER_INCH = 150
 WEIGHTS = "cividis"  # from 0 up; made for colour-blind people
-SIGNED = "PuOr_r"  # from purple, below 0, to orange; told apart by colour-blind people
-POSITIVE, NEGATIVE = "#b35806", "#542788"  # the two ends of it, for bars
+# From orange, below 0, to blue, as on the page of `regard explore`; told apart by colour-blind people.
+SIGNED = "orange-blue"
+STOPS = ["#7f3b08", "#b35806", "#e08214", "#fdb863", "#f7f7f7", "#92c5de", "#4393c3", "#2166ac", "#053061"]
+matplotlib.colormaps.register(LinearSegmentedColormap.from_list(SIGNED, STOPS), force=True)
+POSITIVE, NEGATIVE = "#2166ac", "#b35806"  # of bars
 # After DejaVu, which has no East Asian scripts: what of these is installed.
 FALLBACK = ("Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Devanagari", "Unifont")
 # No dates and no addresses: the same picture is the same file, and names nothing outside it.

@@ -49,7 +49,8 @@ def _draw(scores: list[Named]) -> Figure:
         row, column = divmod(place, SIDE_BY_SIDE)
         x, y = left + column * (wide + left + 0.15), row * high + 0.35
         signed = score.name == "importance"
-        largest = float(np.nanmax(np.abs(score.values))) or 1.0
+        # All but the importance are shares; one scale for them, or next to nothing would look like much.
+        largest = (float(np.nanmax(np.abs(score.values))) or 1.0) if signed else 1.0
         sheet.text(x, y - 0.2, score.name, 8, weight="bold")
         sheet.text(x, y - 0.06, ABOUT.get(score.name, ""), 6.5, color="0.3")
         sheet.heat(x, y, columns * CELL, rows * HIGH, score.values, largest, signed)

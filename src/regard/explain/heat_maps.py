@@ -159,4 +159,4 @@ def draw_cells(
 
 def _cut(text: str, wide: float, size: float) -> str:
     most = max(2, int(wide / (0.58 * size * POINT)))
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= most or BOLD * text_width([text], size) <= wide - 0.1 else f"{text[: most - 1]}…"

@@ -135,7 +135,7 @@ def effects(view: View) -> Shown:
         [named("effect", values, [("word", names)], "nats", part=parts)],
         lambda: draw_words(
             [(part, _grounds(found, part == "question")) for part in ("question", "context")],
-            "nats; orange: the answer is less likely without it, purple: likelier; framed: the answer itself",
+            "nats; blue: the answer is less likely without it, orange: likelier; framed: the answer itself",
         ),
         [f"probability {best.probability:.0%}"],
         {"answer": best.text, "probability": best.probability, **facts},

@@ -19,6 +19,7 @@ from regard.explain.sheet import Sheet
 from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.named import Named, named
+from regard.layers.block import Block
 from regard.layers.embedding import Embedding
 from regard.layers.patches import PatchEmbedding
 from regard.layers.positions import Positions
@@ -42,7 +43,8 @@ def positions(view: View) -> Shown:
         return Shown(f"Position encodings: {name}", codes, lambda: _draw_codes(codes), ["added to every token"])
     embeddings = [module.positions for module in model.modules() if isinstance(module, Embedding)]
     rotating = next((each for each in embeddings if type(each).rotate is not Positions.rotate), None)
-    if rotating is None:
+    turning = any(getattr(block.mixer, "rotate", None) for block in model.modules() if isinstance(block, Block))
+    if rotating is None or not turning:
         raise UsageError(
             f'The model is not told where tokens stand (positions = "{name}").',
             "Its layers find that out by themselves, or not at all.",

@@ -28,7 +28,7 @@ Group = tuple[str, Sequence[Word]]  # a heading, and what stands under it
 
 
 def draw_words(groups: Sequence[Group], scale: str) -> Figure:
-    """Each group under its heading; orange speaks for it, purple against it."""
+    """Each group under its heading; blue speaks for it, orange against it."""
     sheet, largest = Sheet(), largest_of(groups)
     widest, y = draw_groups(sheet, 0.0, groups, largest)
     sheet.scale(0.0, y + 0.2, largest, scale, signed=True)

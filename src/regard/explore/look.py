@@ -64,6 +64,7 @@ def look(looked: Looked) -> dict[str, Any]:
             "lens": subject.readout is not None,
             "change": subject.with_tokens is not None,
             "attention": any(part.looks for part in trace.parts()),
+            "rollout": any(part.looks and not part.across for part in trace.parts()),
             "beams": hasattr(looked.task, "record_search"),
             "force": subject.begun is not None,
             "continue": subject.begun is not None and len(subject.stacks) == 1,

@@ -6,6 +6,8 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regard.errors import UsageError
 from regard.explore.session import Looked
 from regard.inside.subject import Subject
@@ -23,13 +25,14 @@ def candidates(looked: Looked, answer: int = 0) -> dict[str, Any]:
         raise UsageError(f"There is no answer {answer}.", f"There are {len(subject.answers)}.", "Choose another.")
     found = looked.once("candidates", lambda: looked.trace.candidates(SHOWN))
     notes = found.logits.notes
+    count = int(np.isfinite(found.logits.values[answer]).sum())
     return {
-        "words": notes["words"][answer],
-        "tokens": notes["tokens"][answer],
-        "logits": found.logits.values[answer].tolist(),
-        "probabilities": found.probabilities.values[answer].tolist(),
+        "words": notes["words"][answer][:count],
+        "tokens": notes["tokens"][answer][:count],
+        "logits": found.logits.values[answer][:count].tolist(),
+        "probabilities": found.probabilities.values[answer][:count].tolist(),
         "rank": int(found.rank.values[answer]),
-        "never": sorted(subject.never),
+        "never": sorted(subject.never_of(answer)),
     }
 
 
@@ -47,6 +50,8 @@ def force(looked: Looked, answer: int, token: int, more: int | None = None) -> d
         )
     from regard.inside.forcing import force as forced
 
+    if not 0 <= token < looked.trace.logits_AW.shape[-1]:
+        raise UsageError(f"There is no token {token}.", "No word has the number.", "Choose a word.")
     other = forced(subject, answer, token, more)
     input_ = {name: value for name, value in looked.given.items() if name not in ("target", "forced", "tokens")}
     if from_the_start:
@@ -80,6 +85,8 @@ def beams(looked: Looked, beam: int | None = None) -> dict[str, Any]:
     """The search for what was said: every hypothesis of every step."""
     from regard.inside.beams import beam_tree
 
+    if not hasattr(looked.task, "record_search"):
+        raise UsageError("There are no beams.", "This run keeps no hypotheses.", "Choose another view.")
     if "forced" in looked.given or "target" in looked.given or "tokens" in looked.given:
         raise UsageError(
             "There is no beam tree of this output.", "It was given, or forced.", "Go back to the model's own output."

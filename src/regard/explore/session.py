@@ -14,7 +14,8 @@ import json
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ TRACES = 12  # kept
 MOST_TEXT = 200_000  # characters of an input
 MOST_IMAGE = 64 * 2**20  # bytes of one that is sent, or characters of it as base64
 SENT = "sent/"  # before the names of images that the page sent
+TEXTS = ("text", "question", "target", "context")
 FIELDS = ("text", "question", "image", "moves", "target", "context", "wish")  # of an input, in the order of a form
 
 Made = TypeVar("Made")
@@ -166,7 +168,12 @@ class Session:
                 raise UsageError(f"An input has no '{name}'.", f"It has {', '.join(fields)}.", "Leave it out.")
             if name not in ("tokens", "forced"):
                 _check_text(name, value)
-        return {name: value for name, value in given.items() if value not in ("", None, [])}
+        return {name: self._cut(run, name, value) for name, value in given.items() if value not in ("", None, [])}
+
+    def _cut(self, run: int, name: str, value: Any) -> Any:
+        """Without spaces and line ends around a text, unless the model reads on: there they are something to say."""
+        goes_on = self.tasks[run].settings.task in ("language", "masked", "chat")
+        return value.strip() if name in TEXTS and isinstance(value, str) and not goes_on else value
 
     def _traced(self, run: int, given: dict[str, Any]) -> Trace:
         task: Any = self.tasks[run]
@@ -182,9 +189,10 @@ class Session:
             subject = task.subject(**arguments)
         except RegardError as error:
             raise self._named(error) from None
-        if "tokens" in given:
-            subject = with_tokens(subject, given["tokens"])
-        return trace(subject)
+        if "tokens" not in given:
+            return trace(subject)
+        with fitting():
+            return trace(with_tokens(subject, given["tokens"]))
 
     def _forced(self, run: int, ids: Any) -> list[int]:
         """The ids that an output begins with, whatever the model would rather say."""
@@ -262,6 +270,17 @@ def _check_text(name: str, value: Any) -> None:
         raise UsageError(
             f"The {name} is not Unicode.", "It has half of a pair of characters.", "Give it in UTF-8."
         ) from None
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Inside, a model may be given other tokens. How many it can take is its own affair."""
+    try:
+        yield
+    except (IndexError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            "These tokens do not fit this model.", "They are more, or fewer, than it can read.", "Choose them again."
+        ) from error
 
 
 def with_tokens(subject: Subject, tokens: Any) -> Subject:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.explore.session import Looked, with_tokens
+from regard.explore.session import Looked, fitting, with_tokens
 from regard.inside.ablation import By, Off
 from regard.inside.lens import answer_names
 from regard.inside.named import named
@@ -36,7 +36,8 @@ def ablate(
 def change(looked: Looked, tokens: list[list[int]]) -> dict[str, Any]:
     """What the model says about other tokens in the place of these, as many of them."""
     here = looked.trace.subject
-    there = with_tokens(here, tokens)
+    with fitting():
+        there = with_tokens(here, tokens)
     if [len(stack.pieces) for stack in there.stacks] != [len(stack.pieces) for stack in here.stacks]:
         raise UsageError(
             "These are not as many tokens.", "Answers are compared place by place.", "Change or swap tokens only."
@@ -79,8 +80,11 @@ def rewrite(
     from regard.inside.rewriting import MOST, written
 
     here = looked.trace.subject
-    there = here if tokens is None else with_tokens(here, tokens)
+    with fitting():
+        there = here if tokens is None else with_tokens(here, tokens)
     off = Off(tuple(heads), tuple(parts), tuple(layers), tuple(positions))
+    for stack, _ in off.positions:
+        looked.trace[stack]  # or else it says which there are
     most, longest = max(1, min(most, MOST)), _longest(looked)
     own = looked.once(f"written {most}", lambda: written(here, Off(), most=most, longest=longest))
     reference = [looked.trace] if tokens is None else [trace(there)]

@@ -81,7 +81,9 @@ def attribute(
 ) -> Attribution:
     """`token`: if not what was said. `steps`: nodes of the integral; if not given, as many as it takes."""
     if method not in METHODS:
-        raise UsageError(f"There is no attribution '{method}'.", "No method has it.", did_you_mean(method, METHODS))
+        raise UsageError(
+            f"There is no attribution '{method}'.", "No method has it.", did_you_mean(str(method), METHODS)
+        )
     if steps is not None and steps < 1:
         raise UsageError(f"An integral of {steps} steps is none.", "It is a sum over them.", "Use 1 or more.")
     answer = trace.subject.place(answer)

@@ -42,26 +42,35 @@ def candidates(
     _check(count, temperature, top_k, top_p)
     subject = trace.subject
     logits_AW = trace.logits_AW.clone()
-    logits_AW[:, list(subject.never)] = -torch.inf
+    for answer in range(len(subject.answers)):
+        logits_AW[answer, subject.never_of(answer)] = -torch.inf
     p_AW = _drawn_with(logits_AW, temperature, top_k, top_p)
     if subject.independent:  # nothing is drawn of these: each is there or not
         p_AW = subject.log_p(logits_AW).exp()
-    count = min(count, int(logits_AW.isfinite().sum(-1).min()))
+    count = min(count, int(logits_AW.isfinite().sum(-1).max()))
     logits_AK, tokens_AK = logits_AW.sort(dim=-1, descending=True, stable=True)
     logits_AK, tokens_AK = logits_AK[:, :count], tokens_AK[:, :count]
     said_A1 = torch.tensor([[answer.token] for answer in subject.answers], device=logits_AW.device)
-    rank_A = 1 + (trace.logits_AW > trace.logits_AW.gather(1, said_A1)).sum(-1)
+    rank_A = 1 + (logits_AW > trace.logits_AW.gather(1, said_A1)).sum(-1)
 
     answers = ("answer", answer_names(trace))
     axes = [answers, ("rank", [str(rank + 1) for rank in range(count)])]
+    # Where fewer words can be written than elsewhere, the rest of the row is NaN.
+    there_AK = logits_AK.isfinite()
+    logits_AK = logits_AK.where(there_AK, torch.nan)
+    p_AK = p_AW.gather(1, tokens_AK).where(there_AK, torch.nan)
     tokens = tokens_AK.tolist()
-    notes: dict[str, Any] = {"words": [[subject.name_of(token) for token in row] for row in tokens], "tokens": tokens}
+    words = [
+        [subject.name_of(token) if there else "" for token, there in zip(row, real, strict=True)]
+        for row, real in zip(tokens, there_AK.tolist(), strict=True)
+    ]
+    notes: dict[str, Any] = {"words": words, "tokens": tokens}
     settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     if subject.never:
         settings["over"] = f"the {int(logits_AW.isfinite().sum(-1).max()):,} tokens that can be written"
     return Candidates(
         named("logit", logits_AK, axes, **notes),
-        named("probability", p_AW.gather(1, tokens_AK), axes, **notes, **settings),
+        named("probability", p_AK, axes, **notes, **settings),
         named("rank of the answer", rank_A.cpu().numpy(), [answers]),
         named("probability of the answer", p_AW.gather(1, said_A1)[:, 0], [answers], **settings),
     )

@@ -55,9 +55,12 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
 
     `seed`: of the tokens that are drawn. `period`: L of induction, less where learned positions end before.
     """
+    scores = tuple(scores) if isinstance(scores, list | tuple) else (scores,)  # type: ignore[assignment]
     for score in scores:
         if score not in SCORES:
-            raise UsageError(f"Heads have no score '{score}'.", "Nothing measures it.", did_you_mean(score, SCORES))
+            raise UsageError(
+                f"Heads have no score '{score}'.", "Nothing measures it.", did_you_mean(str(score), SCORES)
+            )
     parts = [part for part in traced.parts() if part.looks]
     if not parts:
         raise UsageError(

@@ -26,6 +26,8 @@ from regard.models import stack as stack_of_blocks
 if TYPE_CHECKING:
     from regard.inside.alignment import Aligner
 
+MOST_POSITIONS = 5_000  # of a stack
+
 
 @dataclass(frozen=True)
 class Stack:
@@ -61,6 +63,7 @@ class Subject:
     given: str = ""  # the input, in words
     said: str = ""  # the output, in words
     never: Sequence[int] = ()  # words that are never written
+    never_at: Sequence[Sequence[int]] = ()  # for each answer, words that are not written there either
     independent: bool = False  # each class is there or not, by a sigmoid of its own; else they share a softmax
     picture_HWC: NDArray[np.uint8] | None = None  # the input, where it is an image
     box: tuple[float, ...] | None = None  # left, top, right and bottom in it, where the answer is about a box
@@ -90,6 +93,10 @@ class Subject:
         """ln p of every word or class, along the last axis."""
         return nn.functional.logsigmoid(logits_X) if self.independent else logits_X.log_softmax(-1)
 
+    def never_of(self, answer: int) -> list[int]:
+        """Words that are not written at this answer."""
+        return [*self.never, *(self.never_at[answer] if self.never_at else ())]
+
     @property
     def last(self) -> Stack:
         return self.stacks[-1]
@@ -103,6 +110,16 @@ class Subject:
 
     def stack(self, name: str) -> Stack:
         return next(stack for stack in self.stacks if stack.name == name)
+
+
+def must_be_short(positions: int) -> None:
+    """Asked before anything is computed: much of what is looked at grows with the square of the length."""
+    if positions > MOST_POSITIONS:
+        raise UsageError(
+            f"The input has {positions:,} positions.",
+            f"A model is looked into at {MOST_POSITIONS:,} at most.",
+            "Shorten the input.",
+        )
 
 
 @contextmanager

@@ -47,6 +47,7 @@ def causal(
     never: Sequence[int] = (),
     pixels: tuple[int, int] | None = None,
     written: int = 0,
+    never_at: Sequence[Sequence[int]] = (),
     **about: Any,
 ) -> Subject:
     """A language model: at every position it says what comes next; the last answer is what it would write.
@@ -61,7 +62,7 @@ def causal(
         return model(tokens_1T.expand(rows, -1))
 
     positions = list(range(len(ids)))
-    said = [*ids[1:], _likeliest(model, forward, never)]
+    said = [*ids[1:], _likeliest(model, forward, [*never, *(never_at[-1] if never_at else ())])]
     given = len(ids) - 1 - written
     return Subject(
         model,
@@ -71,6 +72,7 @@ def causal(
         Readout(model.trunk.norm, model.to_logits, positions=positions),
         words,
         never=never,
+        never_at=never_at,
         tokens=[ids],
         with_tokens=lambda other: causal(model, other[0], words, never, pixels, written, **about),
         **about,
@@ -150,6 +152,7 @@ def reader(model: Reader, ids: list[int], readable: Sequence[bool], words: NameO
         inputs = (x.expand(rows, -1) for x in (tokens_1T, ones_1T, positions_1T, readable_1T))
         return model(*inputs).transpose(0, 1)  # [B, 2, T]: positions are the words to choose from
 
+    names = [f"{piece.strip()} ({n + 1})" if pieces.count(piece) > 1 else piece for n, piece in enumerate(pieces)]
     with torch.no_grad(), plainly(model):
         begins, ends = forward(1)[0].argmax(-1).tolist()
     answers = [
@@ -162,7 +165,7 @@ def reader(model: Reader, ids: list[int], readable: Sequence[bool], words: NameO
         answers,
         forward,
         None,
-        pieces.__getitem__,
+        names.__getitem__,
         tokens=[ids],
         with_tokens=lambda other: reader(model, other[0], readable, words, **about),
         **about,

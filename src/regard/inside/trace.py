@@ -11,7 +11,7 @@ Shapes: H heads · T positions · S positions looked at · A answers · W words 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.errors import UsageError, did_you_mean
 from regard.inside.embedded import Embedded, embedded
 from regard.inside.sites import PARTS, watching
-from regard.inside.subject import Stack, Subject, plainly
+from regard.inside.subject import Stack, Subject, must_be_short, plainly
 from regard.layers.attention_trace import AttentionTrace
 from regard.layers.block import Block
 from regard.layers.context import Context
@@ -165,7 +165,11 @@ class Trace:
 
     def __getitem__(self, name: str) -> StackTrace:
         """A stack by its name: trace["encoder"]."""
-        return next(stack for stack in self.stacks if stack.name == name)
+        for stack in self.stacks:
+            if stack.name == name:
+                return stack
+        known = [stack.name for stack in self.stacks]
+        raise UsageError(f"There is no stack '{name}'.", "No blocks have this name.", did_you_mean(str(name), known))
 
     @property
     def last(self) -> StackTrace:
@@ -191,9 +195,17 @@ class Trace:
 
     def token(self, token: int | str | None, answer: int) -> int:
         """A word or class by its number or its name; None: what was said there."""
-        subject, count = self.subject, self.logits_AW.shape[-1]
         if token is None:
-            return subject.answers[answer].token
+            return self.subject.answers[answer].token
+        found = self._token(token)
+        if self.logits_AW[answer, found] == -torch.inf:
+            raise UsageError(
+                f"{self.subject.name_of(found)} is never said here.", "It has no logit.", "Choose another token."
+            )
+        return found
+
+    def _token(self, token: int | str) -> int:
+        subject, count = self.subject, self.logits_AW.shape[-1]
         if isinstance(token, int) and 0 <= token < count:
             return token
         if not isinstance(token, str):
@@ -225,12 +237,19 @@ class Trace:
         """The trace with this token as that answer, and what the model writes after it."""
         from regard.inside.forcing import force
 
+        answer = self.subject.place(answer)
         return trace(force(self.subject, answer, self.token(token, answer), more))
 
-    def contributions(self, answer: int | None = None, token: int | str | None = None) -> Named:
-        """What each head and part added to the logit of an answer, or of another token in its place."""
+    def contributions(self, answer: int | str | None = None, token: int | str | None = None) -> Named:
+        """What each head and part added to the logit of an answer, or of another token in its place.
+
+        `contributions("alte")`: where "alte" was said, or of "alte" in place of the first answer.
+        """
         from regard.inside.contributions import contributions
 
+        if isinstance(answer, str):
+            labels = [each.label.strip() for each in self.subject.answers]
+            token, answer = (token, labels.index(answer)) if answer in labels else (answer, None)
         return contributions(self, self.first_answer if answer is None else answer, token)
 
     def ablate(
@@ -245,7 +264,7 @@ class Trace:
         """What the model says with these off: heads "decoder.0.cross.3", positions ("encoder", 3)."""
         from regard.inside.ablation import Off, ablated
 
-        return ablated(self, Off(_names(heads), _names(parts), _names(layers), tuple(positions)), by, reference)
+        return ablated(self, Off(_names(heads), _names(parts), _names(layers), _positions(positions)), by, reference)
 
     def patch(
         self,
@@ -334,6 +353,7 @@ class Trace:
 @torch.no_grad()
 def trace(subject: Subject) -> Trace:
     """Run the model on the subject, and note what every part did."""
+    must_be_short(max(len(stack.pieces) for stack in subject.stacks))
     keep = [f"{stack.name}.{n}.{part}.heads" for stack in subject.stacks for n, part in _with_heads(stack)]
     with _noted(subject) as noted, watching(subject, keep) as joined:
         logits_AW = subject.logits()[0]
@@ -356,7 +376,20 @@ def trace(subject: Subject) -> Trace:
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
     """One, or several."""
-    return (names,) if isinstance(names, str) else tuple(names)
+    several = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
+    for name in several:
+        if not isinstance(name, str):
+            raise UsageError(f"{name!r} is no name.", "Parts are named.", 'Use such as "decoder.0.cross.3" for a head.')
+    return several
+
+
+def _positions(positions: Any) -> tuple[tuple[str, int], ...]:
+    """Pairs of a stack and a position in it."""
+    several = tuple(positions) if isinstance(positions, Iterable) else (positions,)
+    for each in several:
+        if not (isinstance(each, tuple | list) and len(each) == 2 and isinstance(each[0], str)):
+            raise UsageError(f"{each!r} is no position.", "It is in a stack.", 'Use such as [("encoder", 3)].')
+    return tuple((stack, position) for stack, position in several)
 
 
 def input_stacks(trace: Trace) -> list[StackTrace]:

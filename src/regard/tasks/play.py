@@ -364,11 +364,15 @@ class Play(Task[PlaySettings]):
 
         words = moves.split()
         position = self.after(words)
-        ids = [RESULTS + self.wished(wish, position.side), *(MOVES + self.game.words.index(word) for word in words)]
+        played = [self.game.words.index(word) for word in words]
+        ids = [RESULTS + self.wished(wish, position.side), *(MOVES + move for move in played)]
         names = [*SPECIALS, *(f"<{name}>" for name in self.game.result_names()), *self.game.words]
-        legal = {MOVES + move for move in position.legal}
-        never = [word for word in range(len(names)) if word not in legal] if legal else []
-        return subjects.causal(self.model, ids, names.__getitem__, never, given=moves)
+        # At each place other moves are allowed; after the end of a game, none is.
+        illegal = [
+            [MOVES + move for move in range(len(self.game.words)) if move not in set(each.legal)] if each.legal else []
+            for each in self.game.replay(played)
+        ]
+        return subjects.causal(self.model, ids, names.__getitem__, range(MOVES), never_at=illegal, given=moves)
 
     def probe(self, train: int, test: int, output: Path | None = None) -> dict[str, Any]:
         """How well every square of the board can be read from each layer: empty, of who moves, or of the other."""

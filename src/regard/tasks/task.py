@@ -292,6 +292,8 @@ def _must_fit(subject: Callable[..., Any], given: tuple[Any, ...], options: Mapp
             raise UsageError(
                 f"The {name} is no text.", f"It is a {type(value).__name__}.", f"Use {call}, with {wanted}."
             )
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise UsageError(f"The {name} is not Unicode.", "It has half of a pair of characters.", "Give it in UTF-8.")
 
 
 def must_have_no_files(files: Sequence[Any] | None, what: str, why: str) -> None:

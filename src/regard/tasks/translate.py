@@ -402,12 +402,15 @@ class PairTask(Task[P]):
         """A source, and its best output or the one given, to look into. `forced`: ids that the output begins with."""
         from regard.inside import subjects
         from regard.inside.forcing import completed
+        from regard.inside.subject import must_be_short
 
         translator = self.translator()
         source, written = self.tokenizers.both
         _must_say_something(text)
         long = self.long_sources(translator, split=True)
-        long.notice(1, len(source.encode([text])[0]) + 1)
+        length = len(source.encode([text])[0]) + 1
+        must_be_short(length)  # before it is translated
+        long.notice(1, length)
         long.warn()
         if target:
             ids = written.encode([target])[0]

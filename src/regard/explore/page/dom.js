@@ -48,6 +48,15 @@ export function button(text, onclick, attributes = {}) {
   return h("button", { type: "button", onclick, ...attributes }, text);
 }
 
+// A text is sent by Enter; with Shift, Enter begins a new line.
+export function submittedByEnter(textarea) {
+  textarea.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || textarea.tagName !== "TEXTAREA") return;
+    event.preventDefault();
+    textarea.form.requestSubmit();
+  });
+}
+
 export function note(...text) {
   return h("p", { class: "note" }, ...text);
 }

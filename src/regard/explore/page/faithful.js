@@ -36,9 +36,11 @@ export function faithful(found, title = "Is it faithful?") {
   );
 }
 
+// Better than chance is what is further from the mean of the random orders than these are, by their standard deviation.
 function verdict(measured) {
-  const lower = measured.deletion < measured.deletion_random;
-  const higher = measured.insertion > measured.insertion_random;
+  const spread = measured.random_spread;
+  const lower = measured.deletion < measured.deletion_random - spread;
+  const higher = measured.insertion > measured.insertion_random + spread;
   if (lower && higher) return "By both, the answer depends on what the scores name more than on positions chosen at random.";
   if (lower || higher) return `They do better than chance by ${lower ? "deletion" : "insertion"} only.`;
   return "They do no better than chance: do not rely on these scores.";

@@ -1,6 +1,6 @@
 // The top of the page: which run, its input as a form, what it said, and how exact the numbers are.
 
-import { choice, h, percent, problem, visible } from "regard/dom.js";
+import { choice, h, percent, problem, submittedByEnter, visible } from "regard/dom.js";
 
 const NAMES = { text: "Text", question: "Question", image: "Image", moves: "Moves", target: "Output instead of its own", context: "Context", wish: "Wish" };
 
@@ -70,12 +70,7 @@ function textField(page, id, name, value) {
   const long = name === "text" || name === "context";
   const input = h(long ? "textarea" : "input", { id, rows: long ? 1 : null, type: long ? null : "text", readonly: !page.live, spellcheck: "false" });
   input.value = value;
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && long) {
-      event.preventDefault();
-      input.form.requestSubmit();
-    }
-  });
+  submittedByEnter(input);
   const element = h("span", { class: long ? "field wide" : "field" }, h("label", { for: id }, NAMES[name] ?? name), input);
   return { element, read: () => input.value };
 }
@@ -129,10 +124,12 @@ function said(page) {
     "p",
     { class: "said" },
     answered ? [h("strong", {}, answered), " "] : null,
-    h(
-      "span",
-      { class: "exact", title: "Every attention was computed again in the open, by its formula." },
-      `Numbers are the model's own: logits recomputed by the formulas differ by at most ${exact}.`,
-    ),
+    look.can.attention
+      ? h(
+          "span",
+          { class: "exact", title: "Every attention was computed again in the open, by its formula." },
+          `Numbers are the model's own: logits recomputed by the formulas differ by at most ${exact}.`,
+        )
+      : h("span", { class: "exact" }, "Numbers are the model's own, noted while it ran: no part is an attention, so nothing is recomputed."),
   );
 }

@@ -6,6 +6,7 @@ import { h, number, table, visible } from "regard/dom.js";
 
 const MOST_LABELS = 72;
 const MOST_CELL = 28; // pixels
+const FEW_ROWS = 40;
 const STRONGEST = 20; // rows of the table
 
 /* `matrix`: {head: {shape: [R, C], step?, from?}, values}. `rows`, `columns`: {labels, stack?, axis}: what stands along
@@ -19,10 +20,10 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   const [stepDown, stepAcross] = matrix.head.step ?? [1, 1];
   const [fromDown, fromAcross] = matrix.head.from ?? [0, 0];
   const last = most ?? (scale === "unit" ? 1 : largest(matrix.values) || 1);
-  const size = cell ?? Math.max(2, Math.min(MOST_CELL, Math.floor(620 / Math.max(width, height, 8)), fitting(width, rows)));
+  const { wide, high } = sized(width, height, rows, cell);
   const canvas = h("canvas", { width, height, class: "pixels", "aria-hidden": "true" });
-  canvas.style.width = `${width * size}px`;
-  canvas.style.height = `${height * size}px`;
+  canvas.style.width = `${width * wide}px`;
+  canvas.style.height = `${height * high}px`;
   paint(canvas, matrix.values, scale, last);
 
   const across = h("div", { class: "cross across", hidden: true });
@@ -47,7 +48,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   let at = null;
 
   function markedRow(row) {
-    return h("div", { class: "cross across kept", style: { top: `${row * size}px`, height: `${size}px` } });
+    return h("div", { class: "cross across kept", style: { top: `${row * high}px`, height: `${high}px` } });
   }
 
   const named = (side, index, from, step) => {
@@ -73,8 +74,8 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   function mark(row, column) {
     across.hidden = row === null;
     down.hidden = column === null;
-    if (row !== null) Object.assign(across.style, { top: `${row * size}px`, height: `${size}px` });
-    if (column !== null) Object.assign(down.style, { left: `${column * size}px`, width: `${size}px` });
+    if (row !== null) Object.assign(across.style, { top: `${row * high}px`, height: `${high}px` });
+    if (column !== null) Object.assign(down.style, { left: `${column * wide}px`, width: `${wide}px` });
   }
 
   function opened() {
@@ -91,7 +92,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     keptCell.hidden = where === null;
     if (where === null) return;
     const [row, column] = where;
-    Object.assign(keptCell.style, { top: `${row * size}px`, left: `${column * size}px`, width: `${size}px`, height: `${size}px` });
+    Object.assign(keptCell.style, { top: `${row * high}px`, left: `${column * wide}px`, width: `${wide}px`, height: `${high}px` });
   }
 
   // Around a reduced cell, as much as can be shown exactly.
@@ -149,7 +150,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     );
   });
 
-  const labelled = (side, count, from, step) =>
+  const labelled = (side, count, from, step, size) =>
     count <= MOST_LABELS && size >= 9 && step === 1
       ? Array.from({ length: count }, (_, i) => {
           const element = h("span", { style: { "--cell": `${size}px` } }, labelOf(side, from + i));
@@ -162,12 +163,12 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     h(
       "div",
       { class: "heatmap-grid" },
-      h("div", { class: "labels-down", "aria-hidden": "true" }, labelled(rows, height, fromDown, stepDown)),
+      h("div", { class: "labels-down", "aria-hidden": "true" }, labelled(rows, height, fromDown, stepDown, high)),
       h(
         "div",
         {},
         field,
-        h("div", { class: "labels-across", "aria-hidden": "true" }, labelled(columns, width, fromAcross, stepAcross)),
+        h("div", { class: "labels-across", "aria-hidden": "true" }, labelled(columns, width, fromAcross, stepAcross, wide)),
       ),
     ),
     h("figcaption", {}, say, legend(scale, last), axes(rows, columns)),
@@ -192,6 +193,14 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     });
     return details;
   }
+}
+
+// How wide and high a cell is: square, unless a few rows have so many columns that they could not be read.
+function sized(columns, count, rows, cell) {
+  if (cell) return { wide: cell, high: cell };
+  const most = (room, of) => Math.max(2, Math.min(MOST_CELL, Math.floor(room / Math.max(of, 8))));
+  const wide = Math.min(most(620, Math.max(columns, count)), fitting(columns, rows));
+  return { wide, high: count <= FEW_ROWS ? Math.max(wide, Math.min(14, most(620, count))) : wide };
 }
 
 // Cells so small that all columns fit beside the labels of the rows, unless they could then no longer be pointed at.

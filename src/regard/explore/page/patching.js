@@ -1,6 +1,6 @@
 // Patching: what of a second input, put into this one, leads to the second one's answer.
 
-import { choice, h, note, number, percent, problem, visible } from "regard/dom.js";
+import { choice, h, note, number, percent, problem, submittedByEnter, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
 
 const WHAT = [
@@ -50,6 +50,7 @@ function form(page, second) {
       return { name, element: choice("second image", options, value, (other) => (chosen = other)), read: () => chosen };
     }
     const input = h("textarea", { id: `second-${name}`, rows: 1, value, spellcheck: "false" });
+    submittedByEnter(input);
     const label = h("label", { for: `second-${name}` }, `second ${name}`);
     return { name, element: h("span", { class: "field wide" }, label, input), read: () => input.value };
   });

@@ -3,17 +3,24 @@
 const isIndex = (value) => Number.isInteger(value) && value >= 0;
 const isNumber = (value) => typeof value === "number";
 const isObject = (value) => typeof value === "object" && !Array.isArray(value);
+const isSpan = (value) => Array.isArray(value) && value.length === 2 && value.every(isIndex) && value[0] < value[1];
+const isWindow = (value) => isObject(value) && ["rows", "columns"].every((side) => value[side] === undefined || isSpan(value[side]));
+const isOff = (value) => isObject(value) && ["heads", "parts", "layers", "positions"].every((kind) => Array.isArray(value[kind]));
 
 // What the values of an address must be; anyone may have written it. Null is nothing chosen.
 const KINDS = {
   ...of(isIndex, "run", "answer", "head", "layer", "position", "beam", "topk", "channel", "token", "word", "checkpoint", "seed"),
   ...of(isNumber, "temperature", "topp", "opacity", "keep"),
-  ...of(isObject, "input", "other", "own", "off", "second", "window"),
+  ...of(isObject, "input", "other", "own", "second"),
+  ...of(isWindow, "window"),
+  ...of(isOff, "off"),
 };
 
 function of(kind, ...names) {
   return Object.fromEntries(names.map((name) => [name, kind]));
 }
+
+const ownOf = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined); // not what every object has
 
 export class State {
   // `unread`: names of what the address has, but not in a form that makes sense. `checks`: more that must hold, by name.
@@ -31,7 +38,7 @@ export class State {
   }
 
   read() {
-    const found = {};
+    const found = Object.create(null); // an address may have any name
     this.unread = [];
     for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
       const value = parsed(text);
@@ -42,8 +49,8 @@ export class State {
   }
 
   makesSense(name, value) {
-    if (value === null) return (this.defaults[name] ?? null) === null;
-    return (KINDS[name]?.(value) ?? true) && (this.checks[name]?.(value) ?? true);
+    if (value === null) return (ownOf(this.defaults, name) ?? null) === null;
+    return (ownOf(KINDS, name)?.(value) ?? true) && (ownOf(this.checks, name)?.(value) ?? true);
   }
 
   get(name) {

@@ -34,7 +34,7 @@ export async function show(page) {
     h(
       "div",
       { class: "controls" },
-      choice("method", METHODS, method[0], (value) => page.state.set({ method: value })),
+      choice("method", METHODS.filter(([name]) => name !== "rollout" || page.look.can.rollout), method[0], (value) => page.state.set({ method: value })),
     ),
     answers.length > 1 ? outputs(page, answers, answer) : null,
     await explained(page, method[0], answer),

@@ -94,7 +94,9 @@ async function candidatesAt(page, answer) {
   const canForce = page.live && page.look.can.force;
   const stands = answer === forcedPlace(page) ? "forced" : wasGiven(page, answer) ? "given" : "said";
   const mark = (token) => (token === chosen.token ? `\u00a0◂\u00a0${stands}` : "");
-  const names = found.words.map((word, i) => visible(word) + mark(found.tokens[i]));
+  const shown = found.words.map(visible);
+  const alike = (i) => shown.indexOf(shown[i]) !== shown.lastIndexOf(shown[i]); // but for the space before it
+  const names = shown.map((word, i) => (alike(i) && found.words[i].startsWith(" ") ? `␣${word}` : word) + mark(found.tokens[i]));
   const room = h("div", { class: "candidates" });
   const said = h("p", { class: "summary", role: "status" });
   const { draws } = page.look;
