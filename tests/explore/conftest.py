@@ -92,3 +92,10 @@ def page_on_disk(trained: Any, made_once: Callable[[str, Callable[[Path], object
         session.close()
 
     return made_once("page", write) / "page.html"
+
+
+@pytest.fixture(scope="session")
+def hyena(texts: Path, train_once: Callable[..., Any]) -> Any:
+    settings = ["data.text=text.txt", "model.mixer=hyena", "model.layers=1", "model.width=32", "model.feedforward=64"]
+    settings += ["training.steps=20", "training.tokens_per_batch=512", "training.row_length=64", "training.warmup=5"]
+    return train_once("hyena", "shakespeare-cpu", *settings, "training.validate_every=20", data=texts)

@@ -43,3 +43,28 @@ def test_answer_and_method_are_chosen_and_numbers_are_the_models(trained, opened
             assert float(row[1].replace("−", "-")) == pytest.approx(made.faithful().comprehensiveness, abs=1e-3)
     with opened(trained, text=SENTENCE, fragment="#view=attribution&method=rollout") as at:
         assert at.page.locator("#panel").get_by_text("Is it faithful?").is_visible()
+
+
+def test_a_model_without_attention_says_that_nothing_is_recomputed_and_has_no_rollout(hyena, opened):
+    with opened(hyena, text="The old farmer") as at:
+        assert "nothing is recomputed" in at.page.locator("#head .exact").inner_text()
+        options = at.view("Attribution").get_by_label("method").locator("option").all_inner_texts()
+        assert "occlusion" in options and "attention rollout" not in options
+    with opened(hyena, text="The old farmer", fragment="#view=attribution&method=rollout") as at:
+        assert at.page.get_by_label("method").input_value() == "integrated-gradients"
+
+
+def test_better_than_chance_is_what_chance_does_not_reach(trained, opened):
+    """The sentence follows from the areas beside it and the spread of the random orders."""
+    with opened(trained, text=SENTENCE, fragment="#view=attribution") as at:
+        spread = float(re.search(r"± ([\d.]+)", at.page.locator(".faithful .quiet").inner_text())[1])
+        for method in ("integrated-gradients", "gradient-input", "occlusion", "rollout"):
+            at.page.get_by_label("method").select_option(method)
+            at.ready("Attribution")
+            spread = float(re.search(r"± ([\d.]+)", at.page.locator(".faithful .quiet").inner_text())[1])
+            cells = at.page.locator(".faithful tbody td.number").all_inner_texts()
+            deletion, by_chance, insertion, by_chance_too = (float(text.replace("−", "-")) for text in cells[:4])
+            lower, higher = deletion < by_chance - spread, insertion > by_chance_too + spread
+            said = at.page.locator(".faithful .note").inner_text()
+            expected = "By both" if lower and higher else "only." if lower or higher else "no better than chance"
+            assert expected in said, (method, cells, spread)

@@ -29,13 +29,6 @@ def swin(pictures, train_once):
     return train_once("swin-stripes", "digits", *TINY_IMAGES, *settings, f"data.images={pictures}")
 
 
-@pytest.fixture(scope="session")
-def hyena(texts, train_once):
-    settings = ["data.text=text.txt", "model.mixer=hyena", "model.layers=1", "model.width=32", "model.feedforward=64"]
-    settings += ["training.steps=20", "training.tokens_per_batch=512", "training.row_length=64", "training.warmup=5"]
-    return train_once("hyena", "shakespeare-cpu", *settings, "training.validate_every=20", data=texts)
-
-
 WIDTHS = {"trained": 1400, "image_classifier": 400}  # where axe-core looks at every view, too
 
 

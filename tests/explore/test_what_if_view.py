@@ -41,6 +41,17 @@ def without_head(trained):
     return give
 
 
+def test_enter_asks_for_the_patch_as_it_does_for_an_input(trained, opened):
+    with opened(trained, text=SENTENCE, fragment="#view=what-if") as at:
+        at.page.get_by_role("button", name="Patch", exact=True).first.click()
+        field = at.page.locator("#second-text")
+        field.fill("The old farmer helps the woman.")
+        field.press("Enter")
+        at.page.locator("#panel .heatmap, #panel .problem").first.wait_for()
+        assert at.page.locator("#panel .problem").count() == 0
+        assert at.page.locator("#panel .heatmap").count() > 0
+
+
 def test_a_head_that_is_off_is_a_head_without_weights(session, trained, without_head):
     with serving(session) as address:
         request = {"input": GIVEN, "what": "ablate", "options": {"heads": ["decoder.0.cross.1"]}}

@@ -97,7 +97,7 @@ export async function start() {
   }
   page.state.listeners.push((now, before) => {
     const other = now.run !== before.run || JSON.stringify(now.input) !== JSON.stringify(before.input);
-    (other || !page.look || page.state.unread.length ? lookAgain : showView)(page);
+    (other || !page.look || page.state.unread.length || page.warned ? lookAgain : showView)(page);
   });
   await lookAgain(page);
 }
@@ -129,6 +129,7 @@ async function lookAgain(page) {
 
 function showInput(page) {
   const head = document.getElementById("head");
+  page.warned = page.state.unread.length > 0; // which must go with the address that it is about
   keepingFocus(head, () => head.replaceChildren(...header(page)));
   const stacks = page.look?.stacks.filter((stack) => !stack.grid) ?? [];
   document.getElementById("tokens").replaceChildren(...stacks.map((stack) => named(page, stack)));

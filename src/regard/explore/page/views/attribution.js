@@ -24,7 +24,8 @@ export function fits(page) {
 }
 
 export async function show(page) {
-  const method = METHODS.find(([name]) => name === page.state.get("method")) ?? METHODS[0];
+  const methods = METHODS.filter(([name]) => name !== "rollout" || page.look.can.rollout);
+  const method = methods.find(([name]) => name === page.state.get("method")) ?? methods[0];
   const answers = page.look.answers;
   const answer = chosenAnswer(page);
   return h(
@@ -34,7 +35,7 @@ export async function show(page) {
     h(
       "div",
       { class: "controls" },
-      choice("method", METHODS.filter(([name]) => name !== "rollout" || page.look.can.rollout), method[0], (value) => page.state.set({ method: value })),
+      choice("method", methods, method[0], (value) => page.state.set({ method: value })),
     ),
     answers.length > 1 ? outputs(page, answers, answer) : null,
     await explained(page, method[0], answer),
