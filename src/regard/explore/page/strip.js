@@ -4,6 +4,8 @@ import { largest } from "regard/arrays.js";
 import { h, number, table } from "regard/dom.js";
 import { legend, paint } from "regard/heatmap.js";
 
+const BESIDE = 724; // pixels that the list of steps and the arithmetic take on a wide screen
+
 /* `values`: the numbers. `most`: the size that has the last colour. `chosen`: the cell that is outlined. `parts`: the
    vector is made of so many equal parts, of which number `part` is marked. `open`: called with the cell that is clicked,
    or on which Enter is pressed. */
@@ -109,7 +111,7 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
 // So many cells a line that they can be pointed at, and that the line fits.
 function shape(count) {
   const room = document.getElementById("panel").clientWidth || 400;
-  const wide = room > 900 ? Math.min(704, room - 340) : room - 24;
+  const wide = room > 1160 ? Math.min(704, room - BESIDE) : room > 900 ? room - 260 : room - 24;
   const across = Math.min(count, wide >= 640 ? 64 : wide >= 320 ? 32 : 16);
   return { across, size: Math.max(6, Math.min(22, Math.floor(wide / across))) };
 }
