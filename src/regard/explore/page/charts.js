@@ -1,6 +1,7 @@
 // Bars and lines, as SVG and plain elements.
 
 import { h, number, numbersBelow, svg, visible } from "regard/dom.js";
+import { ticks, ticksWithin } from "regard/ticks.js";
 import { swatch } from "regard/tokens.js";
 
 const FEW = 30; // points of a curve: each is marked
@@ -27,41 +28,28 @@ export function bars(page, { label, names, values, unit = "", marks = [], pick =
   return h("div", { class: "bars", role: "group", "aria-label": unit ? `${label} (${unit})` : label }, lines);
 }
 
-// "12,500", "1.5M": large numbers as people write them.
-function large(value) {
-  if (Math.abs(value) < 1000) return null;
-  const compact = Math.abs(value) >= 1e5 ? { notation: "compact", maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 };
-  return value.toLocaleString("en", compact).replace("-", "−");
-}
-
 /* Curves. `series`: [{name, values, x?}], each over its own x or over the shared one; null breaks a line. `range`: of y,
    if not as far as they reach. */
 export function lines({ label, x = [], series, xLabel, yLabel, width = 520, height = 220, range = null }) {
-  const left = 62, right = 12, top = 12, bottom = 36;
+  const left = 62, right = 24, top = 12, bottom = 36;
   const all = series.flatMap((each) => each.values).filter((value) => value !== null && Number.isFinite(value));
   const xs = series.flatMap((each) => each.x ?? x).filter(Number.isFinite);
   const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
-  const [y0, y1] = range ?? [Math.min(...all), Math.max(...all)];
+  const yTicks = ticks(...(range ?? [Math.min(...all), Math.max(...all)]), Math.floor(height / 50));
+  const xTicks = ticksWithin(x0, x1, 5, { whole: xs.every(Number.isInteger) });
+  const [y0, y1] = [yTicks[0].value, yTicks.at(-1).value];
   const across = (value) => left + ((value - x0) / (x1 - x0 || 1)) * (width - left - right);
   const up = (value) => height - bottom - ((value - y0) / (y1 - y0 || 1)) * (height - top - bottom);
-  const span = y1 - y0 || Math.abs(y1) || 1;
-  const digits = span >= 20 ? 0 : span >= 2 ? 1 : span >= 0.1 ? 2 : Math.ceil(-Math.log10(span)) + 1;
-  // What is as good as nothing beside the others is 0; very small numbers are powers of ten.
-  const tick = (value) => (Math.abs(value) < span / 1000 ? "0" : (large(value) ?? (span < 1e-4 ? number(value, 0) : value.toFixed(digits).replace("-", "−"))));
   const middle = (height - bottom + top) / 2;
-  const ticks = (low, high) => (high > low ? [low, (low + high) / 2, high] : [low]);
   const picture = svg(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label },
-    ticks(y0, y1).map((value) => [
+    yTicks.map(({ value, name }) => [
       svg("line", { x1: left, x2: width - right, y1: up(value), y2: up(value), class: "rule" }),
-      svg("text", { x: left - 6, y: up(value) + 4, "text-anchor": "end" }, tick(value)),
+      svg("text", { x: left - 6, y: up(value) + 4, "text-anchor": "end" }, name),
     ]),
-    [...new Set(ticks(x0, x1).map(xs.every(Number.isInteger) ? Math.round : Number))].map((value) => {
-      const last = value === x1 && x1 > x0; // in the middle it would be cut off at the edge
-      return svg("text", { x: across(value) + (last ? right - 2 : 0), y: height - 18, "text-anchor": last ? "end" : "middle" }, large(value) ?? number(value, 0));
-    }),
-    svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, xLabel),
+    xTicks.map(({ value, name }) => svg("text", { x: across(value), y: height - 18, "text-anchor": "middle" }, name)),
+    svg("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, xLabel),
     svg("text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, yLabel),
     series.map((each, index) => path(each, index)),
   );
