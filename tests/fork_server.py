@@ -56,6 +56,8 @@ def preload() -> None:
             try:
                 importlib.import_module(name)
             except Exception as error:
+                if isinstance(error, ModuleNotFoundError) and error.name == "triton":
+                    continue  # kernels, which only a machine with a GPU can build
                 print(f"fork server: {name} is not preloaded: {error}", file=sys.stderr)
     freeze_imports()
 

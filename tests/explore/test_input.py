@@ -243,7 +243,7 @@ def test_other_tokens_may_be_more_or_fewer_than_a_model_can_read(masked, classif
 
 
 def test_an_endless_text_is_refused_before_it_is_translated(trained):
-    with pytest.raises(UsageError, match=r"(?s)The input has 6,00\d positions.*5,000 at most"):
+    with pytest.raises(UsageError, match=r"(?s)The input has 6,00\d positions.*At most 5,000"):
         ask(trained, "look", {"text": "child " * 6000})
 
 

@@ -38,7 +38,7 @@ def test_lens_contributions_and_lengths(trained, opened):
         assert abs(shown - logit) < 0.02  # each of them is rounded to three digits
         assert "answer=1" in at.page.url
 
-        field = panel.get_by_role("application", name=re.compile("Length of the vectors, decoder"))
+        field = panel.get_by_role("application", name=re.compile("Norms, decoder"))
         field.focus()
         field.press("ArrowDown")
         said = at.page.locator("#live").inner_text()

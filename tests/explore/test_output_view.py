@@ -59,7 +59,7 @@ def test_a_language_model_goes_on(language):
 def test_what_was_given_is_not_said(language, opened):
     with opened(language, text="The old", fragment="#view=output&answer=1") as at:
         panel = at.ready("Output")
-        assert panel.locator(".note").first.inner_text().startswith("What stands at each place")
+        assert panel.locator(".note").first.inner_text().startswith("The tokens of the text")
         assert "what is given is number" in panel.locator(".place .summary").inner_text()
         panel.get_by_role("group", name="Places of the output").get_by_role("button").last.click()
         panel.get_by_text("what was said is number 1").wait_for()
@@ -130,7 +130,7 @@ def _force_and_go_back(at, panel, trace):
     assert forced.count() == 1 and forced.inner_text() == now[3]
     assert panel.locator(".places .forced-token").inner_text() == now[3]
     assert at.session.tasks[0].settings.decoding.beam == 1
-    assert "the likeliest token, each time (beam = 1)" in panel.locator(".forced .note").inner_text()
+    assert "the likeliest token at each step (beam = 1)" in panel.locator(".forced .note").inner_text()
     panel.get_by_role("button", name="Back to its own output").click()
     panel.locator(".search").wait_for()
     assert at.page.locator(".said strong").inner_text() == trace.subject.said

@@ -108,7 +108,7 @@ def test_patching_all_of_the_source_restores_the_other_output(session, trained):
     effects = dict(zip(found["labels"][0], found["values"], strict=True))
     last = f"decoder.{len(trained.model.decoder) - 1}"
     assert effects[last][place] == pytest.approx(1, abs=1e-4)  # there the answer is read
-    with pytest.raises(UsageError, match="same length"):
+    with pytest.raises(UsageError, match="differ in length"):
         answer(session, 0, GIVEN, "patch", {"other": {"text": "The child sleeps."}})
 
 
@@ -116,7 +116,7 @@ def test_the_page_switches_off_changes_and_patches(trained, opened, without_head
     logits_AW, said = without_head(0, 1)
     with opened(trained, **GIVEN) as at:
         panel = at.view("What if")
-        head = panel.get_by_role("button", name="decoder, layer 1, cross, head 2 off")
+        head = panel.get_by_role("button", name="decoder, layer 1, cross-attention, head 2 off")
         head.click()
         rows = panel.locator(".changes-table tbody tr")
         rows.first.wait_for()
@@ -124,7 +124,7 @@ def test_the_page_switches_off_changes_and_patches(trained, opened, without_head
         expected = logits_AW.softmax(-1)[range(len(said)), said].tolist()
         assert shown == pytest.approx(expected, abs=1e-3)
         assert head.evaluate("element => element === document.activeElement")
-        panel.get_by_label("also write the output anew").check()
+        panel.get_by_label("also regenerate the output").check()
         panel.locator(".texts-beside").wait_for()
 
         panel.get_by_role("button", name="Change a token").click()

@@ -179,7 +179,7 @@ def test_mistakes_are_told(word_for_word, language, make):
         traced.alignment(layer=0, reading="reads", head=8)
     with pytest.raises(UsageError, match=r"(?s)no reading 'foo'.*writes or reads"):
         traced.alignment(reading="foo")
-    with pytest.raises(RegardError, match="looks at nothing"):
+    with pytest.raises(RegardError, match="no cross-attention"):
         alignment._cross_weights(make("translator", mixer="gru", cross="none").model, [[5, 2]], [[7]])
 
 

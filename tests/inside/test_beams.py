@@ -111,7 +111,7 @@ def test_the_tree_as_json(trained, sentences):
 def test_what_has_no_beams_is_told(trained, language):
     with pytest.raises(UsageError, match="no beams"):
         beam_tree(language, "A text")
-    with pytest.raises(UsageError, match="drawn"):
+    with pytest.raises(UsageError, match="keeps no beams"):
         beam_tree(trained, "A text", temperature=0.5)
     with pytest.raises(UsageError, match="nothing to look into"):
         beam_tree(trained, "  ")

@@ -71,7 +71,7 @@ def test_what_cannot_be_forced_is_told(trained, classifier):
     with pytest.raises(UsageError, match="No word can be forced"):
         classifier.trace("We sleep.").force(0, 1)
     trace = trained.trace(SENTENCE)
-    with pytest.raises(UsageError, match="never written"):
+    with pytest.raises(UsageError, match="never generated"):
         trace.force(0, START)
     with pytest.raises(UsageError, match="There is no answer 99"):
         trace.force(99, 5)

@@ -76,10 +76,10 @@ def test_filters_are_those_of_the_layer(make):
 
 
 def test_what_is_not_there_is_told(make):
-    with pytest.raises(UsageError, match="is no Hyena"):
+    with pytest.raises(UsageError, match="is not a Hyena layer"):
         trace(make("language")).operator("layers.0.mixer", 0)
     traced = trace(make("language", mixer="hyena"))
     with pytest.raises(UsageError, match="There is no channel 32"):
         traced.operator("layers.0.mixer", 32)
-    with pytest.raises(UsageError, match="is no part"):
+    with pytest.raises(UsageError, match="is not a part"):
         traced.operator("layers.7.mixer")

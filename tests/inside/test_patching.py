@@ -124,7 +124,7 @@ def test_what_was_written_is_compared_where_it_first_differs(make):
 
 @pytest.mark.parametrize(
     ("ids", "words"),
-    [([5, 9, 30], "not of the same length"), ([5, 9, 30, 9, 12, 7], "have the same answer")],
+    [([5, 9, 30], "differ in length"), ([5, 9, 30, 9, 12, 7], "have the same answer")],
 )
 def test_inputs_that_cannot_be_compared_are_refused(make, ids, words):
     subject = make("language")

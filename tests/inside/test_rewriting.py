@@ -73,5 +73,5 @@ def test_a_position_that_is_off_stays_off_while_the_text_grows(make):
 
 
 def test_a_class_is_not_written(make):
-    with pytest.raises(UsageError, match="written anew"):
+    with pytest.raises(UsageError, match="regenerated here"):
         written(make("text_classifier"), Off())

@@ -29,7 +29,7 @@ from regard.words import counted
 if TYPE_CHECKING:
     from regard.tasks.chat import Remembered
 
-HELP = "/reset begins anew, /save FILE keeps the conversation, /quit or Ctrl-D ends. Ctrl-C stops a reply."
+HELP = "/reset starts over, /save FILE keeps the conversation, /quit or Ctrl-D ends. Ctrl-C stops a reply."
 PROMPT = "> "
 
 
@@ -53,7 +53,7 @@ def chat(
     """Talk with a model that was trained on conversations.
 
     What is typed is a turn; the reply appears as it is written. The model reads as many of the last turns as its
-    context has room for; the oldest leave whole. /reset begins anew, /save FILE keeps the conversation as a line of
+    context has room for; the oldest leave whole. /reset starts over, /save FILE keeps the conversation as a line of
     .jsonl, /quit or Ctrl-D ends. Ctrl-C stops a reply; twice while nothing is being written, it ends too.
 
     Standard input may be a pipe: each line is the next turn of one conversation, and there is one line out for it,
@@ -158,7 +158,7 @@ class _Conversation:
         name, _, rest = line.partition(" ")
         if name == "/reset":
             self.turns, self.told_of = [], set()
-            console.say("The conversation begins anew.")
+            console.say("The conversation starts over.")
         elif name == "/save" and rest.strip():
             self._save(Path(rest.strip()))
         else:

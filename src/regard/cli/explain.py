@@ -90,7 +90,7 @@ def _say_what_is_shown(what: str, shown: Any, output: Path) -> None:
     from regard import console
 
     if not what and shown.what == "influence":
-        console.say("This model has no attention: how strongly positions depend on each other is shown instead.")
+        console.say("This model has no attention: the influence of positions on each other is shown instead.")
     if output.suffix.lower() == ".csv" and len(shown.arrays) > 1:
         others = ", ".join(array.name for array in shown.arrays[1:])
         console.say(f"The .csv has '{shown.arrays[0].name}'; a .json also has {others}.")

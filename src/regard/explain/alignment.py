@@ -1,4 +1,4 @@
-"""Alignment: which word of the source each written one comes from."""
+"""Alignment: which source word each output word comes from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def alignment(view: View) -> Shown:
     source, target = aligned.labels[1], aligned.labels[0]
     links = [(source[i], target[j]) for i, j in aligned.notes["links"]]
     return Shown(
-        "Alignment: which word of the source each written one comes from",
+        "Alignment: which source word each output word comes from",
         [aligned],
         lambda: _draw(aligned),
         [f"cross-attention of {aligned.notes['way']}; {_chosen(aligned)}", "framed: the likeliest"],

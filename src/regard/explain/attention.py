@@ -58,7 +58,7 @@ def of_text(view: View) -> Shown:
         return draw_maps(maps, [*map(label, down)], [*map(label, across)], "attention weight", names)
 
     whose = (
-        "Cross-attention: what each written token looked at in the source"
+        "Cross-attention: what each output token looked at in the source"
         if crossing
         else (
             f"Self-attention of the {parts[0].name.partition('.')[0]}: what each position looked at"
@@ -80,7 +80,7 @@ def looking(trace: Trace, stack: str = "") -> tuple[list[PartTrace], bool]:
     known = [each.name for each in trace.stacks]
     if stack and stack not in known:
         raise UsageError(
-            f"This model has no stack '{stack}'.", "No blocks have this name.", did_you_mean(stack, [*known, ACROSS])
+            f"This model has no stack '{stack}'.", "There is no such stack.", did_you_mean(stack, [*known, ACROSS])
         )
     chosen = trace[stack] if stack else trace.last
     own = [part for layer in chosen.layers for part in layer.parts if part.looks and not part.across]
@@ -88,8 +88,8 @@ def looking(trace: Trace, stack: str = "") -> tuple[list[PartTrace], bool]:
         whose = f"The {stack} of this model" if stack else "This model"
         raise UsageError(
             f"{whose} has no attention.",
-            "It mixes positions in another way.",
-            "Ask for the influence of positions on each other, which every model has: --what influence",
+            "It mixes positions by other means.",
+            "Use --what influence, which every model has",
         )
     return own, False
 

@@ -34,7 +34,9 @@ def attribution(view: View) -> Shown:
     method: Any = view.choice.method or (WORDS if answers_questions else "integrated-gradients")
     known = [*get_args(Method), *([WORDS] if answers_questions else [])]
     if method not in known:
-        raise UsageError(f"There is no attribution '{method}'.", "No method has it.", did_you_mean(method, known))
+        raise UsageError(
+            f"There is no attribution '{method}'.", "There is no such method.", did_you_mean(method, known)
+        )
     if method == WORDS:
         from regard.explain.occlusion import effects
 

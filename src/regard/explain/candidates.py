@@ -1,4 +1,4 @@
-"""Candidates: what the model could have said at each place, the likeliest first."""
+"""Candidates: the model's candidates at each position, the likeliest first."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ def candidates(view: View) -> Shown:
         )
 
     arrays = [found.probabilities, found.logits, found.rank, found.said]
-    return Shown("Candidates: what the model could say at each place, the likeliest first", arrays, draw, remarks)
+    return Shown("Candidates at each position, the likeliest first", arrays, draw, remarks)

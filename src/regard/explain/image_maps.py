@@ -41,8 +41,8 @@ def image_maps(view: View) -> Shown:
     if not any(part.looks for part in trace.parts()):
         raise UsageError(
             "Attention over this image cannot be drawn.",
-            "The model has none: it mixes positions in another way.",
-            'Ask for the influence of patches, --what influence; or choose a run with model.mixer = "attention".',
+            "The model has none: it mixes positions by other means.",
+            'Use --what influence, or a run with model.mixer = "attention".',
         )
     answer = view.answer()
     maps = attention_maps(trace, answer)

@@ -29,11 +29,11 @@ KINDS = {
     ),
     "alignment": Kind(
         "alignment:alignment",
-        "which word of the source each written one comes from",
+        "which source word each output word comes from",
         ("layer", "head", "reading"),
     ),
-    "rollout": Kind("rollout:rollout", "attention followed back through all layers", ("stack", "answer")),
-    "lens": Kind("lens:lens", "what the model would say after each layer", ("answer",)),
+    "rollout": Kind("rollout:rollout", "attention traced back through all layers", ("stack", "answer")),
+    "lens": Kind("lens:lens", "what the model would predict after each layer", ("answer",)),
     "contributions": Kind(
         "contributions:contributions", "what each head and part added to one logit", ("answer", "token")
     ),
@@ -50,11 +50,11 @@ KINDS = {
     ),
     "heads": Kind("heads:heads", "scores of all heads: importance, entropy, induction, copying …"),
     "candidates": Kind(
-        "candidates:candidates", "what the model could have said at each place", ("answer", "count", "temperature")
+        "candidates:candidates", "the model's candidates at each position", ("answer", "count", "temperature")
     ),
     "beams": Kind("beams:beams", "the search for the best output, as a tree"),
     "tokens": Kind("pieces:tokens", "what the model reads: its tokens, or the patches of an image"),
-    "positions": Kind("positions:positions", "how the model is told where things stand", input="none"),
+    "positions": Kind("positions:positions", "how the model is told about positions", input="none"),
     "toeplitz": Kind(
         "convolutions:convolutions",
         "Hyena's convolutions as matrices; or all that it does with an input",
@@ -65,7 +65,9 @@ KINDS = {
 
 def find(name: str) -> Kind:
     if name not in KINDS:
-        raise UsageError(f"Nothing is drawn for '{name}'.", "There is no such picture.", did_you_mean(name, KINDS))
+        raise UsageError(
+            f"There is no picture '{name}'.", "--what takes the name of a kind.", did_you_mean(name, KINDS)
+        )
     return KINDS[name]
 
 

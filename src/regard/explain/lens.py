@@ -32,7 +32,7 @@ def lens(view: View) -> Shown:
     )
     arrays = [through.likeliest, through.answer, through.kl, through.agreement]
     return Shown(
-        "Logit lens: what the model would say if it stopped after each layer",
+        "Logit lens: what the model would predict if it stopped after each layer",
         arrays,
         lambda: _draw(through, chosen, view.subject),
         remarks,

@@ -52,9 +52,9 @@ class Shown:
         """What was measured to show that this is what the model computed."""
         lines = [self.faithful] if self.faithful else []
         if self.difference is not None and self.recomputed:
-            lines.append(f"recomputed in the open: logits differ by at most {self.difference:.1e}")
+            lines.append(f"attention recomputed from its formula: logits differ by at most {self.difference:.1e}")
         elif self.difference is not None:
-            lines.append("noted while the model itself ran; nothing was recomputed")
+            lines.append("recorded while the model itself ran; nothing was recomputed")
         return lines
 
     def figure(self) -> Figure:

@@ -88,7 +88,7 @@ def merge_steps(tokenizer: TextTokenizer, text: str) -> list[Step]:
     if not ranks:
         raise RegardError(
             "This tokenizer has no merges.",
-            "This vocabulary was not made by joining byte pairs.",
+            "This vocabulary was not learned by merging byte pairs.",
             'Ask for the tokens without the merges, or train with tokenizer.kind="bpe".',
         )
     library = Tokenizer.from_str(tokenizer.to_json())

@@ -211,7 +211,7 @@ def _joined(looked: Looked, of: str, head: int, row: int, column: int) -> Writte
     width = looked.attention(of).heads_BHTV.shape[-1]
     number, channel = divmod(column, width)
     lines, note = _heads(looked, of, number, row, channel)
-    said = f"Number {channel + 1} of head {number + 1}: the heads stand side by side."
+    said = f"Number {channel + 1} of head {number + 1}: the heads' outputs are concatenated."
     return lines, f"{said} {note}".strip()
 
 
@@ -272,7 +272,7 @@ def _logits(looked: Looked, of: str, head: int, row: int, column: int) -> Writte
     subject = looked.trace.subject
     readout = subject.readout
     if readout is None:
-        return [], "The answer is not read by a linear map of the last layer."
+        return [], "The answer is not a linear map of the last layer's output."
     made = hidden(looked)
     h_D = made[-1][row]
     weight_WD, bias_W = readout.head.weight, readout.head.bias

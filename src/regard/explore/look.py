@@ -170,7 +170,9 @@ def tensor(looked: Looked, name: str) -> Tensor:
     """All of a matrix by its name; where it has heads or layers, they come first."""
     of, _, what = name.rpartition(".")
     if what not in _READERS or (what in OF_ANSWERS) != (not of):
-        raise UsageError(f"There is no matrix '{name}'.", "It has no such name.", did_you_mean(what, list(_READERS)))
+        raise UsageError(
+            f"There is no matrix '{name}'.", "There is no such matrix.", did_you_mean(what, list(_READERS))
+        )
     return _READERS[what](looked, of, what)
 
 

@@ -51,7 +51,7 @@ def force(looked: Looked, answer: int, token: int, more: int | None = None) -> d
     from regard.inside.forcing import force as forced
 
     if not 0 <= token < looked.trace.logits_AW.shape[-1]:
-        raise UsageError(f"There is no token {token}.", "No word has the number.", "Choose a word.")
+        raise UsageError(f"There is no token {token}.", "There is no word with this number.", "Choose a word.")
     other = forced(subject, answer, token, more)
     input_ = {name: value for name, value in looked.given.items() if name not in ("target", "forced", "tokens")}
     if from_the_start:

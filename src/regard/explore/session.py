@@ -63,7 +63,7 @@ class Looked:
 
     def part(self, name: str) -> PartTrace:
         if name not in self.parts:
-            raise UsageError(f"There is no part '{name}'.", "No part of this model has the name.", "Choose another.")
+            raise UsageError(f"There is no part '{name}'.", "There is no such part.", "Choose another.")
         return self.parts[name]
 
     def attention(self, name: str) -> AttentionTrace:

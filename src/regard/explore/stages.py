@@ -28,7 +28,7 @@ from regard.inside.trace import LayerTrace, PartTrace, StackTrace
 def stack_of(looked: Looked, name: str) -> StackTrace:
     stack = next((each for each in looked.trace.stacks if each.name == name), None)
     if stack is None:
-        raise UsageError(f"There is no stack '{name}'.", "No stack has the name.", "Choose another.")
+        raise UsageError(f"There is no stack '{name}'.", "There is no such stack.", "Choose another.")
     return stack
 
 
@@ -95,7 +95,9 @@ def hidden(looked: Looked) -> list[Tensor]:
     readout = looked.trace.subject.readout
     if readout is None:
         raise UsageError(
-            "This cannot be shown.", "The answer is not read by a linear map of the last layer.", "Choose another step."
+            "This cannot be shown.",
+            "The answer is not a linear map of the last layer's output.",
+            "Choose another step.",
         )
     with plainly(looked.trace.subject.model):
         made = [readout.pooled(out(looked, looked.trace.last)[None])]

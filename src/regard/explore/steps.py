@@ -105,16 +105,18 @@ def likeliest(looked: Looked, answer: int, count: int = 10) -> dict[str, Any]:
 def _input(traced: StackTrace) -> Iterator[Step]:
     name, made, embed = traced.name, traced.embedding, traced.stack.embed
     if isinstance(embed, PatchEmbedding):
-        sentence = "The pixels of the patch, times a matrix, are its vector."
+        sentence = "The pixels of the patch times a matrix are its vector."
         formula = "x = pixels · W + b"
     elif isinstance(embed, PatchMerging):
-        sentence = "Four neighbours of the stage before are put side by side, normalised, and mapped to one vector."
+        sentence = (
+            "Four neighbouring patches of the previous stage are concatenated, normalised, and mapped to one vector."
+        )
         formula = "x = norm([x_1; x_2; x_3; x_4]) · W"
     elif isinstance(embed, nn.LayerNorm | RMSNorm):
-        sentence, formula = "The pixels of the patch, times a matrix, are its vector.", "x = pixels · W + b"
+        sentence, formula = "The pixels of the patch times a matrix are its vector.", "x = pixels · W + b"
     else:
         scaled = getattr(embed, "scale", 1.0) != 1
-        sentence = "The token's row of the embedding table" + (
+        sentence = "The token's row of the embedding matrix" + (
             ", times √D, is its vector." if scaled else " is its vector."
         )
         formula = "x = √D · E[token]" if scaled else "x = E[token]"
@@ -126,9 +128,9 @@ def _input(traced: StackTrace) -> Iterator[Step]:
     if positions is not None or getattr(embed, "positions_RSD", None) is not None:
         nothing = isinstance(positions, NoPositions)
         sentence = (
-            "Nothing is added here: positions enter elsewhere, where queries and keys are rotated, or not at all."
+            "Nothing is added here: positions enter where queries and keys are rotated, or not at all."
             if nothing
-            else "A vector that depends only on where the token stands is added."
+            else "A vector that depends only on the position is added."
         )
         total = f"{name}.summed" if normed else f"{name}.embedded"
         place = Show(f"{name}.place", "strip", "position", "+", rows=name)
@@ -161,7 +163,7 @@ def _layer(looked: Looked, traced: StackTrace, layer: LayerTrace) -> Iterator[St
             yield _other(traced, part, group)
         wrote = Show(f"{site}.wrote", "strip", "written", "+", rows=traced.name)
         total = Show(f"{site}.{'after' if pre else 'sum'}", "strip", "sum", "=", rows=traced.name)
-        sentence = "What was written is added to the vector that came in: the residual stream."
+        sentence = "What the part wrote is added to its input: the residual stream."
         yield Step(f"{key}.residual", group, "Residual", sentence, "x ← x + written", [stream, wrote, total])
         if not pre:
             shows = [
@@ -228,7 +230,7 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
         f"{key}.weights",
         group,
         "Softmax",
-        "Scores become weights: all positive, with sum 1.",
+        "Softmax turns the scores into weights: all positive, with sum 1.",
         "a_j = exp(s_j − max) / Σ_i exp(s_i − max)",
         [
             Show(f"{site}.scores", "row", "scores of this position", "", True, own, keys),
@@ -240,7 +242,7 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
         f"{key}.heads",
         group,
         "Weighted values",
-        f"{whose.capitalize() or 'The '}values of all positions, each times its weight, are summed.",
+        f"{whose.capitalize() or 'The '}values of all positions are summed, each times its weight.",
         "z = Σ_j a_j v_j",
         [
             Show(f"{site}.weights", "row", "weights of this position", "", True, own, keys),
@@ -250,17 +252,17 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
     )
     wrote = Show(f"{site}.wrote", "strip", "written", "→", rows=own)
     if isinstance(module, RecurrentSearch):
-        about = "What was found enters the recurrence, and its next state is written."
+        about = "The weighted sum enters the recurrent cell, and its next state is written."
         yield Step(f"{key}.wrote", group, "Recurrence", about, "s_t = cell([x; z], s_t−1)", [read, wrote])
         return
     after = (" + b" if module.to_out.bias is not None else "") + (" · layer scale" if part.scale_D is not None else "")
-    shows = [Show(f"{site}.joined", "strip", "heads side by side" if part.heads > 1 else "z", rows=own), wrote]
+    shows = [Show(f"{site}.joined", "strip", "heads, concatenated" if part.heads > 1 else "z", rows=own), wrote]
     if part.heads > 1:
-        about = "The heads stand side by side, and a matrix mixes them into what is written."
+        about = "The heads' outputs are concatenated, and W_O mixes them into what is written."
         formula = f"written = [z_1; … z_{part.heads}] · W_O{after}"
         yield Step(f"{key}.wrote", group, "Heads joined · W_O", about, formula, shows)
     else:
-        about = "A matrix makes of it what is written."
+        about = "W_O maps it to what is written."
         yield Step(f"{key}.wrote", group, "Product with W_O", about, f"written = z · W_O{after}", shows)
 
 
@@ -271,9 +273,9 @@ def _key_width(module: Any) -> int:
 def _about_projections(part: PartTrace, keys: str) -> str:
     module = part.module
     said = (
-        f"The query is made of this position; keys and values are made of what the {keys} wrote."
+        f"The query is computed from this position; keys and values from the output of the {keys}."
         if part.across
-        else "Three products make of the vector what this head asks for, offers, and hands over."
+        else "Three products of the vector: what this head looks for (query), offers (key) and passes on (value)."
     )
     if not isinstance(getattr(module, "query_norm", nn.Identity()), nn.Identity):
         said += " Query and key are then normalised."
@@ -298,10 +300,10 @@ def _about_mask(part: PartTrace) -> str:
     if part.across or part.context is None:
         return ""
     if isinstance(part.module, WindowAttention):
-        return "It sees the patches of its window; the others are masked (grey)."
+        return "It sees the patches of its own window; the others are masked (grey)."
     if hasattr(part.module, "window"):
-        return "It sees its neighbours; what is further away, or comes later, is masked (grey)."
-    return "What comes later is masked (grey)." if part.context.causal else ""
+        return "It sees only nearby positions; the others, and later ones, are masked (grey)."
+    return "Later positions are masked (grey)." if part.context.causal else ""
 
 
 def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[Step]:
@@ -309,10 +311,10 @@ def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[St
     key, name = site.rpartition(".")[2], traced.name
     bias = " + b" if module.expand.bias is not None else ""
     formula = f"y = {module.activation_name}(x · W_in{bias})"
-    about = "The vector is expanded, and an activation decides which of the inner numbers count."
+    about = "The vector is mapped to a wider one, and the activation decides which of its numbers pass."
     if module.gated:
         formula = f"y = {module.activation_name}(x · W_gate{bias}) · (x · W_in{bias})"
-        about = "The vector is expanded twice: one of them, after an activation, opens or closes the other."
+        about = "The vector is mapped to two wider ones: the first, after the activation, gates the second."
     inner = Show(f"{site}.inner", "strip", "inner", "→", rows=name)
     yield Step(f"{key}.inner", group, "Expand", about, formula, [Show(f"{site}.read", "strip", "x", rows=name), inner])
     scaled = " · layer scale" if part.scale_D is not None else ""
@@ -320,13 +322,13 @@ def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[St
         Show(f"{site}.inner", "strip", "inner", rows=name),
         Show(f"{site}.wrote", "strip", "written", "→", rows=name),
     ]
-    about = "A second matrix brings the inner numbers back to the width of the model."
+    about = "A second matrix maps the inner vector back to the width of the model."
     yield Step(f"{key}.wrote", group, "Contract", about, f"written = y · W_out{bias}{scaled}", shows)
 
 
 def _other(traced: StackTrace, part: PartTrace, group: str) -> Step:
     kind = type(part.module).__name__
-    about, formula = "positions see each other in a way of its own", "written = mixer(x)"
+    about, formula = "this layer has a method of its own", "written = mixer(x)"
     if isinstance(part.module, Hyena):
         about, formula = "a long convolution over all positions, between gates", "y = gate_2 ⊙ (filter ∗ (gate_1 ⊙ v))"
     elif isinstance(part.module, Recurrent):
@@ -346,7 +348,7 @@ def _next_layer(traced: StackTrace, layer: int) -> Iterator[Step]:
         return
     last = traced.layers[layer].parts[-1]
     shows = [Show(f"{last.name}.after", "strip", "x", rows=traced.name)]
-    sentence = f"Layer {layer + 2} reads this vector, and does the same with weights of its own."
+    sentence = f"Layer {layer + 2} reads this vector, and does the same with its own weights."
     yield Step("next", "Next layer", f"To layer {layer + 2}", sentence, f"x → layer {layer + 2}", shows)
 
 
@@ -365,9 +367,9 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
         following = stacks[stacks.index(name) + 1]
         across = any(part.across for part in trace.parts())
         sentence = (
-            f"The {following} makes its keys and values of this vector, in every layer."
+            f"Every layer of the {following} computes its keys and values from this vector."
             if across
-            else f"{following.capitalize()} makes its patches of this vector and its neighbours."
+            else f"{following.capitalize()} merges this vector with its neighbours into larger patches."
         )
         handed = Show(f"{name}.out", "strip", "handed on", rows=name)
         yield Step(
@@ -376,9 +378,9 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
         return
     readout = trace.subject.readout
     if readout is None:
-        sentence = "The answer is not read by a linear map of the last layer, but in a way of its own."
+        sentence = "The answer is not a linear map of the last layer's output."
         if trace.subject.independent:
-            sentence += " Each class is there or not by itself, so probabilities need not sum to 1."
+            sentence += " Each class is judged by itself, so probabilities need not sum to 1."
         formula = "p = 1 / (1 + exp(−z))" if trace.subject.independent else "p = softmax(z)"
         yield Step("probabilities", "Output", "Answer", sentence, formula, [Show("probabilities", "bars", "likeliest")])
         return
@@ -396,18 +398,18 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
             yield Step(f"hidden.{number}", "Output", "Activation", about, "y = gelu(x)", shows)
     hidden = Show(f"{len(readout.steps)}.hidden", "strip", "h")
     bias = " + b" if readout.head.bias is not None else ""
-    about = "The product with the vector of each word or class is its logit."
+    about = "The dot product with the output vector of each word or class is its logit."
     shows = [hidden, Show("logits", "bars", "logits of the likeliest", "→")]
     yield Step("logits", "Output", "Logits", about, f"z = h · W{bias}", shows)
-    about = "Softmax makes probabilities of the logits of all of them."
+    about = "Softmax turns all logits into probabilities."
     shows = [Show("probabilities", "bars", "probabilities of the likeliest")]
     yield Step("probabilities", "Output", "Probabilities", about, "p_i = exp(z_i − max) / Σ_j exp(z_j − max)", shows)
 
 
 def _about_norm(norm: nn.Module) -> str:
     if isinstance(norm, nn.LayerNorm):
-        return "The vector is brought to mean 0 and variance 1; learned numbers then scale and shift it."
-    return "The vector is brought to length √D; learned numbers then scale it."
+        return "The vector is normalised to mean 0 and variance 1; a learned gain and bias then scale and shift it."
+    return "The vector is normalised to length √D; a learned gain then scales it."
 
 
 def _norm_formula(norm: nn.Module) -> str:

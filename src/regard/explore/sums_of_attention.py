@@ -120,9 +120,9 @@ def _additive(module: Any, what: str, x_D: Tensor, source: str, row: int, column
         line = summed(
             "v", "h", x_D[column : column + 1], named=lambda _: "memory", at=lambda _: (source, None, row, column)
         )
-        return [line], "What is gathered are the states of the source themselves."
+        return [line], "The values are the states of the source themselves."
     if what == "queries" and isinstance(module, RecurrentSearch):
-        return [], "It is made of the state that the recurrence had before this position, which no single sum gives."
+        return [], "It comes from the recurrent state before this position, which no single sum gives."
     layer = alignment.to_query if what == "queries" else alignment.to_key
     bias = None if layer.bias is None else layer.bias[column]
     symbol = SYMBOLS[what]

@@ -27,7 +27,7 @@ def token_lines(looked: Looked, stack: StackTrace, row: int, column: int) -> Wri
     if isinstance(embed, Embedding):
         token = int(made.given[row])
         entry = embed.table.weight[token, column]
-        named = lambda _: f"row {token} of the table"  # noqa: E731
+        named = lambda _: f"row {token} of the matrix"  # noqa: E731
         if embed.scale == 1:
             return [summed("x", "E[token]_d", entry[None], named=named)], ""
         line = summed("x", "√D · E[token]_d", entry[None], torch.tensor([embed.scale]), named=named)
@@ -79,7 +79,7 @@ def _merged(looked: Looked, stack: StackTrace, merge: PatchMerging, row: int, co
     largest = int((normed_D * weight_D).abs().argmax())
     lines = [] if isinstance(merge.norm, nn.Identity) else normalised(merge.norm, four_D, None, largest)
     lines.append(product("x", "Σ_d y_d W_d", normed_D, weight_D, None, None))
-    return lines, f"y: four neighbours side by side, normalised; the first lines are its number {largest + 1}."
+    return lines, f"y: four neighbours concatenated and normalised; the first lines are its number {largest + 1}."
 
 
 def place_lines(stack: StackTrace, row: int, column: int) -> Written:

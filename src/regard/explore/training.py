@@ -127,7 +127,7 @@ def weights_of_step(looked: Looked, step: int) -> Iterator[None]:
     weights = _weights_of(folder.checkpoints, step)
     must_fit(model, weights, folder.path)
     if bad := not_finite(weights):
-        raise UsageError(f"The checkpoint of step {step} is of no use.", f"{bad} is not finite.", "Choose another.")
+        raise UsageError(f"The checkpoint of step {step} cannot be used.", f"{bad} is not finite.", "Choose another.")
     own: dict[str, Tensor] = {name: parameter.data for name, parameter in model.named_parameters()}
     try:
         for name, parameter in model.named_parameters():

@@ -127,7 +127,7 @@ def rotations(looked: Looked, stack: str) -> dict[str, Any] | None:
 def _stack(looked: Looked, name: str) -> Stack:
     stack = next((each for each in looked.trace.subject.stacks if each.name == name), None)
     if stack is None:
-        raise UsageError(f"There is no stack '{name}'.", "No stack has the name.", "Choose another.")
+        raise UsageError(f"There is no stack '{name}'.", "There is no such stack.", "Choose another.")
     return stack
 
 

@@ -160,8 +160,8 @@ class Plan:
             subjects = [each.subject for each in reference] if reference else [self.subject]
             if any(each.model is not self.subject.model for each in subjects):
                 raise UsageError(
-                    "The reference is of another model.",
-                    "A mean of what one model's heads gather says nothing to another.",
+                    "The reference comes from another model.",
+                    "A mean over one model's heads means nothing to another.",
                     "Take traces of the same loaded run.",
                 )
             instead |= means(subjects, [site for site in self.off if site not in places])

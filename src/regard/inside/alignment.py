@@ -134,7 +134,9 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
     """
     aligner = trace.subject.aligner
     if aligner is None:
-        raise UsageError("There are no words to align.", "This run does not read a text and write one.", "Use another.")
+        raise UsageError(
+            "There are no words to align.", "This run does not turn one text into another.", "Use another."
+        )
     weights_LHTS = np.stack(
         [part.attention().weights_BHTS[0].float().cpu().numpy() for part in trace.parts() if part.across]
         or _looks_at_nothing()
@@ -333,9 +335,9 @@ def _across(block: Any) -> nn.Module | None:
 
 def _looks_at_nothing() -> Any:
     raise RegardError(
-        "This run looks at nothing while it writes.",
-        'It has cross = "none": only the last state of the encoder passes.',
-        "Choose a run with another cross.",
+        "This run has no cross-attention.",
+        'It has cross = "none": the decoder is given only the last state of the encoder.',
+        "Choose a run with another model.cross.",
     )
 
 

@@ -82,10 +82,12 @@ def attribute(
     """`token`: if not what was said. `steps`: nodes of the integral; if not given, as many as it takes."""
     if method not in METHODS:
         raise UsageError(
-            f"There is no attribution '{method}'.", "No method has it.", did_you_mean(str(method), METHODS)
+            f"There is no attribution '{method}'.", "There is no such method.", did_you_mean(str(method), METHODS)
         )
     if steps is not None and steps < 1:
-        raise UsageError(f"An integral of {steps} steps is none.", "It is a sum over them.", "Use 1 or more.")
+        raise UsageError(
+            f"An integral needs at least one step, not {steps}.", "It is a sum over them.", "Use 1 or more."
+        )
     answer = trace.subject.place(answer)
     said = trace.subject.answers[answer]
     token = trace.token(token, answer)

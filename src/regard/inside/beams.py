@@ -79,9 +79,7 @@ def beam_tree(task: Any, given: Any, beam: int | None = None, **decoding: Any) -
             "Choose a translator, a summariser or a captioner.",
         )
     if decoding.get("temperature", task.settings.decoding.temperature) > 0:
-        raise UsageError(
-            "There are no beams where words are drawn.", "The temperature is above 0.", "Set temperature = 0."
-        )
+        raise UsageError("Sampling keeps no beams.", "The temperature is above 0.", "Set temperature = 0.")
     return tree_of(task.record_search(given, **decoding, **({} if beam is None else {"beam": beam})))
 
 

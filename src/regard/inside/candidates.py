@@ -1,4 +1,4 @@
-"""Candidates: what the model could have said at each place, the likeliest first.
+"""Candidates: the model's candidates at each position, the likeliest first.
 
     p_i ∝ exp(logit_i / temperature)         cut off and scaled as in `decoding.sampling`, by the same function
 
@@ -93,4 +93,4 @@ def _check(count: int, temperature: float, top_k: int, top_p: float) -> None:
     if top_k < 0:
         raise UsageError(f"top_k = {top_k} is negative.", "It is a number of words; 0 is all.", "Use 0 or more.")
     if not 0 < top_p <= 1:
-        raise UsageError(f"top_p = {top_p} is no share.", "It is more than 0, and 1 for all.", "Use 1.0.")
+        raise UsageError(f"top_p = {top_p} is not a share.", "It is more than 0, and 1 for all.", "Use 1.0.")

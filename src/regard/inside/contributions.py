@@ -26,7 +26,7 @@ def contributions(trace: Trace, answer: int = -1, token: int | str | None = None
     if subject.readout is None:
         raise UsageError(
             "The parts of this model cannot be told apart in its answer.",
-            "Its answer is not read by a linear map of the last layer.",
+            "Its answer is not a linear map of the last layer's output.",
             "Choose another kind of run.",
         )
     answer = subject.place(answer)

@@ -27,13 +27,15 @@ def force(subject: Subject, answer: int, token: int, more: int | None = None) ->
     if subject.begun is None:
         raise UsageError(
             "No word can be forced here.",
-            "This model does not write: nothing comes after its answer.",
+            "This model does not generate text: nothing follows its answer.",
             "Use a translator, a summariser, a captioner or a language model.",
         )
     answers = subject.answers
     answer = subject.place(answer)
     if token in subject.never:
-        raise UsageError(f"{subject.name_of(token)} cannot be forced.", "It is never written.", "Choose another word.")
+        raise UsageError(
+            f"{subject.name_of(token)} cannot be forced.", "It is never generated.", "Choose another word."
+        )
     if more is None:
         more = max(0, len(answers) - answer - 2)  # the last answer is no token of the text yet
     return subject.begun([*(each.token for each in answers[:answer]), token], more)

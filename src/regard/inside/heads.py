@@ -59,12 +59,12 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
     for score in scores:
         if score not in SCORES:
             raise UsageError(
-                f"Heads have no score '{score}'.", "Nothing measures it.", did_you_mean(str(score), SCORES)
+                f"Heads have no score '{score}'.", "There is no such score.", did_you_mean(str(score), SCORES)
             )
     parts = [part for part in traced.parts() if part.looks]
     if not parts:
         raise UsageError(
-            "This model has no heads.", "None of its parts is an attention.", "Ask for the influence of positions."
+            "This model has no heads.", "None of its parts is an attention.", "Use the influence of positions instead."
         )
     found = _by_attention(parts, [score for score in scores if score in BY_ATTENTION])
     if "importance" in scores:

@@ -160,7 +160,9 @@ def _before(trace: Trace, stack: str) -> str:
 def _stack(trace: Trace, name: str) -> str:
     names = [stack.name for stack in trace.stacks]
     if name not in names:
-        raise UsageError(f"'{name}' is not a stack of this model.", "No stack has it.", did_you_mean(name, names))
+        raise UsageError(
+            f"'{name}' is not a stack of this model.", "There is no such stack.", did_you_mean(name, names)
+        )
     return name
 
 

@@ -38,7 +38,7 @@ def lens(trace: Trace) -> Lens:
     if subject.readout is None:
         raise UsageError(
             "There is no lens for this model.",
-            "Its answer is not read by a linear map of the last layer.",
+            "Its answer is not a linear map of the last layer's output.",
             "Choose another kind of run.",
         )
     last = trace.last

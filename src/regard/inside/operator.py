@@ -104,8 +104,8 @@ def _product(hyena: Hyena, gates: list[Tensor], channels: slice, length: int) ->
 def _hyena(part: PartTrace) -> Hyena:
     if not isinstance(part.module, Hyena):
         raise UsageError(
-            f"'{part.name}' is no Hyena.",
-            "Only with long convolutions is a layer such a matrix.",
+            f"'{part.name}' is not a Hyena layer.",
+            "Only a layer of long convolutions is such a matrix.",
             'Choose a run with model.mixer = "hyena".',
         )
     return part.module

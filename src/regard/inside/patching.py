@@ -163,7 +163,7 @@ def _compared(
         raise UsageError(
             f"Both inputs have the same answer, '{corrupted.name_of(tokens[0])}'.",
             "The effect is that on the difference between two answers.",
-            "Take another input, another answer, or say which two tokens are compared.",
+            "Choose another input or answer, or name the two tokens to compare.",
         )
     return answer, tokens
 
@@ -171,20 +171,20 @@ def _compared(
 def _must_match(corrupted: Subject, clean: Subject) -> None:
     if corrupted.model is not clean.model:
         raise UsageError(
-            "These are two models.",
-            "What one of them computed means nothing to the other.",
+            "The traces come from two models.",
+            "Activations of one mean nothing to the other.",
             "Take both traces from the same loaded run.",
         )
     for ours, theirs in zip(corrupted.stacks, clean.stacks, strict=True):
         if len(ours.pieces) != len(theirs.pieces):
             raise UsageError(
-                "These inputs are not of the same length.",
+                "These inputs differ in length.",
                 f"In '{ours.name}' one has {len(theirs.pieces)} positions, the other {len(ours.pieces)}.",
-                "Change words for others that are as many tokens.",
+                "Replace words by others with the same number of tokens.",
             )
     if [answer.position for answer in corrupted.answers] != [answer.position for answer in clean.answers]:
         raise UsageError(
-            "These inputs are asked for different things.",
+            "These inputs have different answers.",
             "Their answers are not read at the same positions.",
-            "Ask for the same places in both.",
+            "Use inputs with answers at the same positions.",
         )

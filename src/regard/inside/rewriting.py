@@ -42,7 +42,7 @@ def written(
     """The ids that are written, without <end>. `longest`: positions that the model has, with those before them."""
     if not writes(subject):
         raise UsageError(
-            "Nothing can be written anew here.",
+            "Nothing can be regenerated here.",
             "The output is not a text that is written token by token.",
             "Use a translator, a summariser or a language model.",
         )

@@ -133,7 +133,7 @@ def _mixers(stack: StackTrace) -> list[PartTrace]:
         raise UsageError(
             f"There is no rollout of the {stack.name}.",
             "It mixes positions without attention to itself: there are no weights to multiply.",
-            "Ask for the influence of each position instead, which every mixer has.",
+            "Use the influence of positions instead, which every mixer has.",
         )
     return mixers
 

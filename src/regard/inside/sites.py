@@ -58,7 +58,7 @@ def watching(subject: Subject, keep: Collection[str] = (), edits: Mapping[str, E
     for site in {*keep, *edits}:
         if site not in sites:
             raise UsageError(
-                f"'{site}' is no place in this model.", "No part has this name.", did_you_mean(site, list(sites))
+                f"'{site}' is not a place in this model.", "There is no such part.", did_you_mean(site, list(sites))
             )
 
         def before(_: Any, inputs: tuple[Any, ...], site: str = site) -> Any:

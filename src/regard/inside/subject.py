@@ -75,7 +75,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         if any(not isinstance(block, Block) for stack in self.stacks for block in stack.blocks):
-            raise UsageError("This model cannot be looked into.", "It is not made of blocks.", "Choose another run.")
+            raise UsageError("This model cannot be traced.", "It is not made of blocks.", "Choose another run.")
 
     @torch.no_grad()
     def logits(self, rows: int = 1) -> Tensor:
@@ -117,7 +117,7 @@ def must_be_short(positions: int) -> None:
     if positions > MOST_POSITIONS:
         raise UsageError(
             f"The input has {positions:,} positions.",
-            f"A model is looked into at {MOST_POSITIONS:,} at most.",
+            f"At most {MOST_POSITIONS:,} can be traced.",
             "Shorten the input.",
         )
 

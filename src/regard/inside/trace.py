@@ -169,7 +169,7 @@ class Trace:
             if stack.name == name:
                 return stack
         known = [stack.name for stack in self.stacks]
-        raise UsageError(f"There is no stack '{name}'.", "No blocks have this name.", did_you_mean(str(name), known))
+        raise UsageError(f"There is no stack '{name}'.", "There is no such stack.", did_you_mean(str(name), known))
 
     @property
     def last(self) -> StackTrace:
@@ -339,7 +339,7 @@ class Trace:
                     if part.name == name:
                         return part, stack.stack.pieces
         names = [part.name for part in self.parts()]
-        raise UsageError(f"'{name}' is no part of this model.", "No part has this name.", did_you_mean(name, names))
+        raise UsageError(f"'{name}' is not a part of this model.", "There is no such part.", did_you_mean(name, names))
 
     @cached_property
     def difference(self) -> float:
@@ -379,7 +379,9 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
     several = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
     for name in several:
         if not isinstance(name, str):
-            raise UsageError(f"{name!r} is no name.", "Parts are named.", 'Use such as "decoder.0.cross.3" for a head.')
+            raise UsageError(
+                f"{name!r} is not a name.", "Parts are named.", 'Use such as "decoder.0.cross.3" for a head.'
+            )
     return several
 
 
@@ -388,7 +390,7 @@ def _positions(positions: Any) -> tuple[tuple[str, int], ...]:
     several = tuple(positions) if isinstance(positions, Iterable) else (positions,)
     for each in several:
         if not (isinstance(each, tuple | list) and len(each) == 2 and isinstance(each[0], str)):
-            raise UsageError(f"{each!r} is no position.", "It is in a stack.", 'Use such as [("encoder", 3)].')
+            raise UsageError(f"{each!r} is not a position.", "It is in a stack.", 'Use such as [("encoder", 3)].')
     return tuple((stack, position) for stack, position in several)
 
 

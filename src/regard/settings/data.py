@@ -151,7 +151,7 @@ class TextData(TokenisedData):
     text: str | list[str] = Field([], description="text files, folders of them, or .jsonl")
     held_out_test: float = Field(0.0, ge=0.0, lt=0.5, description="the share held out for a test, where none is named")
     documents: Literal["together", "apart"] = Field(
-        "together", description="together: one long text · apart: a document begins anew and sees no other"
+        "together", description="together: one long text · apart: each document starts fresh and sees no other"
     )
     text_field: str = Field("text", description="where the text is in .jsonl")
 

@@ -8,7 +8,7 @@ const MOST = 10; // terms of a sum, as the question has it by default
    called with a cell that is asked for in the panel. */
 export function arithmeticPanel(page, { described, opened }) {
   const body = h("div", {});
-  const panel = h("section", { class: "arithmetic", "aria-label": "How the number came about" }, body);
+  const panel = h("section", { class: "arithmetic", "aria-label": "How the number was computed" }, body);
   let turn = 0;
   const path = []; // the cells before this one
 
@@ -88,7 +88,7 @@ function result(value) {
 function termsOf(line, ask) {
   const cell = (value, at = null) => h("td", { class: "number" }, at ? asking(value, at) : number(value, 4));
   const asking = (value, at) =>
-    h("button", { type: "button", class: "term", title: "How this came about", onclick: () => ask(at) }, number(value, 4));
+    h("button", { type: "button", class: "term", title: "How this was computed", onclick: () => ask(at) }, number(value, 4));
   const products = line.terms.some((term) => term.right !== null); // else they are only added up
   const rows = line.terms.map((term) => {
     const name = visible(term.name);

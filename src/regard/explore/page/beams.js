@@ -17,7 +17,7 @@ export function beamTree(page, tree, all) {
     if (node.parent !== null) nodes[node.parent].children.push(node);
   }
   const shown = all ? new Set(nodes) : drawnOf(nodes);
-  const reading = h("p", { class: "reading", role: "status" }, "Point at a hypothesis to read it.");
+  const reading = h("p", { class: "reading", role: "status" }, "Point at a hypothesis to read it in full.");
   return [
     h(
       "div",
@@ -31,7 +31,7 @@ export function beamTree(page, tree, all) {
       h("span", { class: "tree-sign ended" }, "■ ended"),
       h("span", { class: "tree-sign kept" }, "kept"),
       h("span", { class: "tree-sign pruned" }, "pruned"),
-      h("span", { class: "quiet" }, "beside each word: ln p of it · score so far"),
+      h("span", { class: "quiet" }, "beside each token: its ln p · score so far"),
     ),
     reading,
     finished(nodes),
@@ -135,7 +135,7 @@ function measure(font) {
 function finished(nodes) {
   const ended = nodes.filter((node) => node.score !== null).sort((a, b) => b.score - a.score);
   return table(
-    "Hypotheses that ended, by their score",
+    "Finished hypotheses by score",
     ["text", "tokens", "ln p", "score", "fate"],
     ended.map((node) => [
       node.text.replace(/<end>$/, "").trim() || "nothing",

@@ -61,7 +61,7 @@ export async function writtenAnew(page, options) {
   return h(
     "div",
     {},
-    h("h2", {}, "Written anew"),
+    h("h2", {}, "Regenerated"),
     textsBeside(["as it is", "changed"], before.words, after.words, { onward }),
     note(`The likeliest token at every step, at most ${most}.`),
   );

@@ -29,7 +29,7 @@ export function changes(page, result) {
       "p",
       { class: "summary" },
       h("strong", {}, summary),
-      ` ln p of what was said changes by ${number(total)} in all.`,
+      ` ln p of the original output changes by ${number(total)} in all.`,
       order.length < answers.length ? ` The ${MOST_ROWS} largest changes:` : "",
     ),
     h(

@@ -31,7 +31,7 @@ export async function changing(page) {
   return h(
     "div",
     {},
-    note("Choose a token, then type another in its place (Enter takes it), or swap it with its neighbour. Changed tokens are underlined."),
+    note("Choose a token, then type a replacement (Enter accepts it), or swap it with a neighbour. Changed tokens are underlined."),
     lines,
     chosen ? editor(page, tokens, pieces, chosen) : null,
     changed
@@ -123,7 +123,7 @@ function editor(page, tokens, pieces, { index, position }) {
       "div",
       { class: "controls" },
       h("span", { class: "field" }, label, field),
-      button("Swap with the one before", () => swap(-1), { disabled: position === 0 }),
+      button("Swap with the previous", () => swap(-1), { disabled: position === 0 }),
       button("Swap with the next", () => swap(1), { disabled: position === tokens[index].length - 1 }),
     ),
     found,

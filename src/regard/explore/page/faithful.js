@@ -13,7 +13,7 @@ export function faithful(found, title = "Is it faithful?") {
     h(
       "p",
       { class: "note" },
-      `Positions are emptied (deletion) or put back (insertion), the highest score first, beside the mean of ${orders} random orders. `,
+      `Positions are emptied (deletion) or restored (insertion), the highest score first, beside the mean of ${orders} random orders. `,
       verdict(measured),
     ),
     h(
@@ -41,9 +41,9 @@ function verdict(measured) {
   const spread = measured.random_spread;
   const lower = measured.deletion < measured.deletion_random - spread;
   const higher = measured.insertion > measured.insertion_random + spread;
-  if (lower && higher) return "By both, the answer depends on what the scores name more than on positions chosen at random.";
-  if (lower || higher) return `They do better than chance by ${lower ? "deletion" : "insertion"} only.`;
-  return "They do no better than chance: do not rely on these scores.";
+  if (lower && higher) return "By both measures, the answer depends on the highest-scored positions more than on random ones.";
+  if (lower || higher) return `The scores beat chance by ${lower ? "deletion" : "insertion"} only.`;
+  return "The scores are no better than chance: do not rely on them.";
 }
 
 function curve(label, what, { shares, by_score, random, orders }) {

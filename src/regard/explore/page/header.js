@@ -2,7 +2,7 @@
 
 import { choice, h, percent, problem, submittedByEnter, visible } from "regard/dom.js";
 
-const NAMES = { text: "Text", question: "Question", image: "Image", moves: "Moves", target: "Output instead of its own", context: "Context", wish: "Wish" };
+const NAMES = { text: "Text", question: "Question", image: "Image", moves: "Moves", target: "Forced output", context: "Context", wish: "Wish" };
 
 export function header(page) {
   const run = page.runs[page.run];
@@ -19,7 +19,7 @@ export function header(page) {
     ),
     inputForm(page, { label: "Input", button: "Look", input: page.input, submit: (input) => page.state.set({ input }) }),
     page.look ? said(page) : null,
-    ...page.state.unread.map((name) => warning(`The “${name}” of this address cannot be read: it is left out.`)),
+    ...page.state.unread.map((name) => warning(`The “${name}” in this address cannot be read and was ignored.`)),
     ...(page.look?.warnings ?? []).map(warning),
   ].filter(Boolean);
 }
@@ -127,9 +127,9 @@ function said(page) {
     look.can.attention
       ? h(
           "span",
-          { class: "exact", title: "Every attention was computed again in the open, by its formula." },
-          `Numbers are the model's own: logits recomputed by the formulas differ by at most ${exact}.`,
+          { class: "exact", title: "Every attention was recomputed step by step from its formula." },
+          `These are the model's own numbers: logits recomputed from the formulas differ by at most ${exact}.`,
         )
-      : h("span", { class: "exact" }, "Numbers are the model's own, noted while it ran: no part is an attention, so nothing is recomputed."),
+      : h("span", { class: "exact" }, "These are the model's own numbers, recorded while it ran; it has no attention, so nothing is recomputed."),
   );
 }

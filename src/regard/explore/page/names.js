@@ -3,6 +3,7 @@
 import { visible } from "regard/dom.js";
 
 const ALONE = "layers"; // the name of a stack that is the only one
+const PARTS = { cross: "cross-attention", feedforward: "feed-forward" }; // of a layer, where words say it better
 
 export function stackName(name) {
   return name === ALONE ? "all layers" : `${name}, all layers`;
@@ -13,12 +14,17 @@ export function tokensName(name) {
   return name === ALONE ? "tokens" : name;
 }
 
-// "decoder.0.cross.3" as "decoder, layer 1, cross, head 4"; what is no part stays as it is.
+// "cross" as "cross-attention".
+export function partWords(part) {
+  return PARTS[part] ?? part;
+}
+
+// "decoder.0.cross.3" as "decoder, layer 1, cross-attention, head 4"; what is no part stays as it is.
 export function partName(name, { stack = true } = {}) {
   const found = /^(.+?)\.(\d+)(?:\.(\w+))?(?:\.(\d+))?$/.exec(name);
   if (!found) return name;
   const [, of, layer, part, head] = found;
-  const words = [stack && of !== ALONE ? of : null, `layer ${Number(layer) + 1}`, part];
+  const words = [stack && of !== ALONE ? of : null, `layer ${Number(layer) + 1}`, partWords(part)];
   if (head !== undefined) words.push(`head ${Number(head) + 1}`);
   return words.filter(Boolean).join(", ");
 }

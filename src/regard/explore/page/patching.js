@@ -2,6 +2,7 @@
 
 import { choice, h, note, number, percent, problem, submittedByEnter, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
+import { partWords } from "regard/names.js";
 
 const WHAT = [
   ["residual", "the residual stream, after each layer"],
@@ -18,9 +19,9 @@ export async function patching(page) {
     "div",
     {},
     note(
-      "A second input of as many tokens. Each cell is something that the model computed for it, put into the pass ",
-      "over this one: 1 means that alone leads to the second input's answer, 0 that nothing changes. ",
-      page.look.stacks.length > 1 && page.look.can.change ? "Both are read with this output." : "",
+      "A second input with the same number of tokens. Each cell is one activation of that input, patched into the pass ",
+      "over this one: 1 means that it alone restores the second input's answer, 0 that nothing changes. ",
+      page.look.stacks.length > 1 && page.look.can.change ? "Both inputs are read with this output." : "",
     ),
     form(page, second),
     h("div", { class: "controls" }, choice("patched", WHAT, what, (value) => page.state.set({ patch: value }))),
@@ -73,7 +74,7 @@ function form(page, second) {
 function maps(page, effect, what) {
   const [theirs, ours] = effect.tokens.map(visible);
   const where = page.look.answers.length > 1 ? ` at place ${effect.answer + 1}` : "";
-  const said = h("p", { class: "opened", role: "status" }, "Open a cell to read what it restores.");
+  const said = h("p", { class: "opened", role: "status" }, "Click a cell to read what it restores.");
   const rows = effect.labels[0];
   const stacks = what === "heads" ? [null] : page.look.stacks;
   const drawn = stacks.map((stack) => {
@@ -115,9 +116,9 @@ function maps(page, effect, what) {
   return [compared, h("div", { class: "side-by-side" }, drawn), said];
 }
 
-// "encoder.0.cross" as "layer 1, cross"; with the name of its stack where several are in one picture.
+// "decoder.0.cross" as "layer 1, cross-attention"; with the name of its stack where several are in one picture.
 function named(site, several) {
   const [stack, layer, part] = site.split(".");
   if (layer === "embedding") return "embedding";
-  return `${several ? stack : "layer"}\u00a0${Number(layer) + 1}${part ? `,\u00a0${part}` : ""}`;
+  return `${several ? stack : "layer"}\u00a0${Number(layer) + 1}${part ? `,\u00a0${partWords(part)}` : ""}`;
 }

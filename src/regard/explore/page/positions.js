@@ -31,7 +31,7 @@ function added(page, stack, matrix) {
   return h(
     "div",
     {},
-    h("p", { class: "note" }, `What is added to the vector at each position${stack.name === tokensName(stack.name) ? ` of the ${stack.name}` : ""}: ${rows} positions × ${columns} channels.`),
+    h("p", { class: "note" }, `The vector added at each position${stack.name === tokensName(stack.name) ? ` of the ${stack.name}` : ""}: ${rows} positions × ${columns} channels.`),
     heatmap(page, {
       matrix,
       label: `Position encodings, ${tokensName(stack.name)}`,
@@ -46,14 +46,14 @@ function added(page, stack, matrix) {
 async function rotated(page) {
   const stack = page.look.stacks[0];
   const found = await page.ask("rotations", { stack: stack.name });
-  if (!found) return h("p", {}, "Nothing is added for positions, and nothing is turned; only the mixer may tell them apart.");
+  if (!found) return h("p", {}, "No position is added or rotated in; only the mixer can tell positions apart.");
   return h(
     "div",
     {},
     h(
       "p",
       { class: "note" },
-      "Nothing is added. In every attention, each pair of numbers of a query or key is turned by an angle that grows with its position, fast for the first pairs and slowly for the last; so q · k depends on the distance alone. Shown: the cosine of that angle.",
+      "Nothing is added. In every attention, each pair of numbers of a query or key is rotated by an angle that grows with the position, fast for the first pairs and slowly for the last; so q · k depends on the distance alone. Shown: the cosine of that angle.",
     ),
     heatmap(page, {
       matrix: matrixOf(found),

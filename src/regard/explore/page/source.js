@@ -152,7 +152,7 @@ export class Recorded extends Cached {
   missing() {
     return new Problem({
       what: "This is not in the file.",
-      why: "It has the numbers of one input, as many as fit.",
+      why: "The file holds the numbers of one input, as many as fit.",
       fix: `Open the live page with the paths of the run folders: regard explore ${this.content.runs.map((run) => `PATH/OF/${run.name}`).join(" --beside ")}`,
     });
   }

@@ -1,12 +1,11 @@
 // Everything that can be switched off, as buttons: layers, parts, heads, and positions.
 
 import { h, visible } from "regard/dom.js";
-import { tokensName } from "regard/names.js";
+import { partWords, tokensName } from "regard/names.js";
 import { roving } from "regard/roving.js";
 
 const MOST_POSITIONS = 1200; // as buttons
 const KINDS = ["heads", "parts", "layers", "positions"];
-const NAMES = { cross: "cross", feedforward: "feed-forward" };
 
 export function nothingOff() {
   return Object.fromEntries(KINDS.map((kind) => [kind, []]));
@@ -103,5 +102,7 @@ export function switches(page, off, changed) {
 }
 
 function called(part) {
-  return NAMES[part.name.split(".").at(-1)] ?? (part.looks ? "attention" : part.kind);
+  const name = part.name.split(".").at(-1);
+  if (name !== "mixer") return partWords(name);
+  return part.looks ? "attention" : part.kind;
 }

@@ -13,7 +13,7 @@ export const id = "attribution";
 export const title = "Attribution";
 
 const METHODS = [
-  ["integrated-gradients", "integrated gradients", "the gradient of the logit, averaged on the way from an empty input to this one, times the difference. Over all positions it sums to what the input changes."],
+  ["integrated-gradients", "integrated gradients", "the gradient of the logit, averaged on the way from an empty input to this one, times the difference. Over all positions it sums to the change of the logit."],
   ["gradient-input", "gradient × input", "the gradient of the logit at this input, times the difference from an empty one: a straight line through one point."],
   ["occlusion", "occlusion", "how much the log-probability of the answer falls when a position is emptied alone."],
   ["rollout", "attention rollout", "how much of each position is in what the answer is read from, when attention (half) and residual stream (half) are followed through all layers."],
@@ -31,7 +31,7 @@ export async function show(page) {
   return h(
     "section",
     { class: "attribution" },
-    h("p", { class: "note" }, `Which positions speak for an answer, by ${method[1]}: ${method[2]}`),
+    h("p", { class: "note" }, `How much each position speaks for an answer, by ${method[1]}: ${method[2]}`),
     h(
       "div",
       { class: "controls" },

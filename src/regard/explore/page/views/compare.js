@@ -35,7 +35,7 @@ export async function show(page) {
 }
 
 function noteOf(page, { kind }) {
-  if (kind !== INPUT) return "The same input in both runs, on one scale of colours.";
+  if (kind !== INPUT) return "The same input in both runs, on one colour scale.";
   const other = page.live && page.runs.length === 1 ? " To compare two runs, start with: regard explore RUN --beside OTHER" : "";
   return `A second input in the same run (B), beside the one above (A).${other}`;
 }
@@ -75,7 +75,7 @@ function choices(page, { kind, run }) {
 function sameOutput(page) {
   const box = h("input", { type: "checkbox", id: "same-output", checked: Boolean(page.state.get("same")) });
   box.addEventListener("change", () => page.state.set({ same: box.checked || undefined }));
-  return h("span", { class: "field" }, box, h("label", { for: "same-output" }, "give B the output of A"));
+  return h("span", { class: "field" }, box, h("label", { for: "same-output" }, "force A's output on B"));
 }
 
 async function compared(page, a, b) {
@@ -114,9 +114,9 @@ function answers(a, b) {
     const difference = same && one.label === two.label ? two.probability - one.probability : null;
     return [String(i + 1), visible(one.label), one.probability, visible(two.label), two.probability, difference === null ? "–" : difference];
   });
-  const reason = same || a.look.answers.length === 1 ? "" : " Answers stand at different places: rows do not belong together.";
+  const reason = same || a.look.answers.length === 1 ? "" : " The answers are at different positions: rows do not correspond.";
   return table(
-    `What was said, with its probability${count < a.look.answers.length ? `: the first ${count}` : ""}.${reason}`,
+    `The answers, with their probabilities${count < a.look.answers.length ? `: the first ${count}` : ""}.${reason}`,
     ["answer", "A", "p of A", "B", "p of B", "p of B − p of A"],
     rows,
   );
@@ -157,7 +157,7 @@ async function attention(page, a, b) {
     "div",
     {},
     controls,
-    part.heads === other.heads ? null : h("p", { class: "quiet" }, `A has ${part.heads} heads there, B has ${other.heads}; numbers of heads mean nothing from run to run.`),
+    part.heads === other.heads ? null : h("p", { class: "quiet" }, `A has ${part.heads} heads there, B has ${other.heads}; head numbers do not correspond across runs.`),
     h("div", { class: "side-by-side maps" }, maps, why ? h("p", { class: "note" }, why) : difference(page, part, found, head)),
   );
 }
@@ -165,12 +165,12 @@ async function attention(page, a, b) {
 function reasonForNone(parts, others) {
   if (!parts.length || !others.length) return "There is nothing to compare: one of the two has no attention.";
   const names = [parts, others].map((all) => [...new Set(all.map((part) => part.stack.name))].join(", "));
-  return `There is nothing to compare: the two models are built of other stacks (A: ${names[0]}; B: ${names[1]}).`;
+  return `There is nothing to compare: the two models have different stacks (A: ${names[0]}; B: ${names[1]}).`;
 }
 
 function whyNoDifference(part, other, one, two) {
   if (!samePieces(part.stack, other.stack) || !samePieces(part.keys, other.keys)) {
-    return "There is no difference map: the tokens differ, so that cells of the two do not belong together.";
+    return "There is no difference map: the tokens differ, so the cells of the two maps do not correspond.";
   }
   return one.head.shape.join() === two.head.shape.join() ? "" : "There is no difference map: the two have different sizes.";
 }
@@ -196,12 +196,12 @@ async function layers(page, a, b) {
   const charts = [];
   if (lenses.every((each) => each.agreement)) {
     charts.push(
-      overLayers("Lens: share of answers that a layer already gives", "% agreement", [a, b].map((side, i) => [side.title, lenses[i].agreement.values])),
+      overLayers("Lens: share of answers already reached by each layer", "% agreement", [a, b].map((side, i) => [side.title, lenses[i].agreement.values])),
     );
   } else charts.push(problem(lenses.find((each) => each.what)));
   for (const stack of a.look.stacks.filter((each) => norms.every((found) => found[each.name]))) {
     charts.push(
-      overLayers(`Residual stream of the ${stack.name}: mean length of its vectors`, "length", [a, b].map((side, i) => [side.title, norms[i][stack.name].values.map(mean)])),
+      overLayers(`Residual stream of the ${stack.name}: mean norm`, "length", [a, b].map((side, i) => [side.title, norms[i][stack.name].values.map(mean)])),
     );
   }
   return h("div", { class: "side-by-side" }, charts);

@@ -32,7 +32,7 @@ export async function show(page) {
     h(
       "p",
       { class: "note" },
-      "Where the answer comes from in the picture. Numbers are in cells of the grid: point at one, or move with the arrow keys.",
+      "Where in the image the answer comes from. Point at a cell of the grid to read its number, or use the arrow keys.",
     ),
     h("div", { class: "controls" }, opacity(page, () => section)),
     answers.length > 1 ? asked(page, answers, answer) : null,

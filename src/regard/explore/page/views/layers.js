@@ -14,7 +14,7 @@ export const title = "Layers";
 
 const MOST_COLUMNS = 120; // answers of the lens that are shown at once
 const MOST_BARS = 30;
-const NO_READOUT = { what: "Not for this model.", why: "Its answer is not read by a linear map of the last layer." };
+const NO_READOUT = { what: "Not for this model.", why: "Its answer is not a linear map of the last layer's output." };
 
 export function fits() {
   return true;
@@ -34,8 +34,8 @@ async function lens(page) {
     h(
       "p",
       { class: "note" },
-      "What the model would say if it stopped after each layer: the final norm and head, applied to the residual stream. " +
-        "Agreement: share of answers with the same likeliest word as in the end. KL: from the final distribution, mean of all answers.",
+      "What the model would predict if it stopped after each layer: the final norm and head, applied to the residual stream. " +
+        "Agreement: share of answers whose likeliest word is already the final one. KL: divergence of the final distribution from the layer's, mean over answers.",
     ),
   ];
   if (!page.look.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
@@ -110,7 +110,7 @@ function lensTable(page, seen, kl) {
   const table = h(
     "table",
     { class: "lens" },
-    h("caption", {}, columns.length < answers.length ? `Answers ${from + 1} to ${from + columns.length} of ${answers.length}; the ground is the probability of the word.` : "The ground is the probability of the word, from dark (0) to yellow (1)."),
+    h("caption", {}, columns.length < answers.length ? `Answers ${from + 1} to ${from + columns.length} of ${answers.length}; cell colour is the probability of the word.` : "Cell colour: probability of the word, from dark (0) to yellow (1)."),
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "after"), h("th", { scope: "col" }, "agreement"), h("th", { scope: "col" }, "KL"), columns.map(head))),
     h("tbody", {}, rows),
   );
@@ -132,7 +132,7 @@ async function contributions(page) {
     h(
       "p",
       { class: "note" },
-      "The residual stream is a sum of what the parts wrote; its product with the vector of a word splits that word's logit exactly (direct logit attribution).",
+      "The residual stream is a sum of what the parts wrote; its dot product with the output vector of a word splits that word's logit exactly (direct logit attribution).",
     ),
     h("div", { class: "controls" }, answerPicker(page, answer), page.live ? otherToken(page) : null),
   ];
@@ -165,8 +165,8 @@ async function contributions(page) {
       h("strong", {}, word),
       `: ${number(parts.logit)}. The parts sum to `,
       h("span", { class: "sum" }, number(sum)),
-      `; the difference measured is ${parts.error.toExponential(1).replace("-", "−")}.`,
-      Math.abs(sum - parts.logit) > 1e-3 ? " What the model adds after its head, such as copies of the source, is not among them." : "",
+      `; the measured difference is ${parts.error.toExponential(1).replace("-", "−")}.`,
+      Math.abs(sum - parts.logit) > 1e-3 ? " What the model adds after its head, such as copies of the source, is not included." : "",
     ),
     bars(page, { label: `Contributions to ${word}`, names: terms.map(([name]) => name), values: terms.map(([, value]) => value), unit: "logit", plain: true }),
     numbersBelow("All contributions", ["part", "logit"], () => parts.labels[0].map((name, i) => [nameOf(name), number(parts.values[i], 4)])),
@@ -198,7 +198,7 @@ function otherToken(page) {
 }
 
 function nameOf(name) {
-  return { content: "what was embedded", constants: "biases and norms" }[name] ?? partName(name, { stack: /^stage /.test(name) });
+  return { content: "embedding", constants: "biases and norms" }[name] ?? partName(name, { stack: /^stage /.test(name) });
 }
 
 // The terms summed over heads, or over parts; in the order of the model.
@@ -231,7 +231,7 @@ async function norms(page) {
       h("h3", {}, tokensName(stack)),
       heatmap(page, {
         matrix: matrixOf(named),
-        label: `Length of the vectors, ${tokensName(stack)}`,
+        label: `Norms, ${tokensName(stack)}`,
         rows: { labels: named.labels[0].map((name, i) => (i ? `layer ${name}` : name)), axis: "after the layer", plain: true },
         columns: { labels: named.labels[1], stack, axis: "position", plain: Boolean(page.stack(stack).grid) },
         scale: "positive",
@@ -241,8 +241,8 @@ async function norms(page) {
   return h(
     "div",
     { class: "norms" },
-    h("h2", {}, "Lengths of the vectors"),
-    h("p", { class: "note" }, "‖x‖ of the residual stream at each position, as it was embedded and after each layer."),
+    h("h2", {}, "Norms of the residual stream"),
+    h("p", { class: "note" }, "‖x‖ at each position: of the embedding, and after each layer."),
     maps,
   );
 }

@@ -65,7 +65,7 @@ async function influence(page) {
     h(
       "p",
       { class: "note" },
-      "‖∂y_t/∂x_s‖: how strongly what comes out at a position depends on what goes in at another. Defined for every mixer; for attention it also sees what its weights do not.",
+      "‖∂y_t/∂x_s‖: how strongly the output at one position depends on the input at another. It is defined for every mixer; for attention it also covers what the weights leave out.",
     ),
     controls(page, scope.name, [choice("of", all.map(({ key, name }) => [key, name]), scope.key, (value) => page.state.set({ scope: value }))]),
   ];
@@ -128,7 +128,7 @@ async function convolutions(page) {
     h(
       "p",
       { class: "note" },
-      "Hyena convolves every channel with a filter as long as the text, between gates made from the text. With its gates as they are, the whole of it is a matrix that is applied to v, as attention's weights are.",
+      "Hyena convolves every channel with a filter as long as the text, between gates computed from the text. With the gates fixed, the whole layer is a matrix applied to v, just as attention applies its weights.",
     ),
     controls(page, partName(part.name), [
       choice("part", parts.map((each) => [each.name, partName(each.name)]), part.name, (value) => page.state.set({ part: value })),
@@ -182,7 +182,7 @@ function matrixSection(page, part, asked, name, scale) {
       columns: { ...positions(page, part.stack.name), axis: "takes from" },
       scale,
     }),
-    exact ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from what the layer computed by at most ${exact}.`) : null,
+    exact ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from the layer's own output by at most ${exact}.`) : null,
   );
 }
 

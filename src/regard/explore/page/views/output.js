@@ -78,9 +78,9 @@ function places(page, chosen) {
     {},
     note(
       answers.some((_, i) => wasGiven(page, i))
-        ? "What stands at each place, brighter the likelier the model finds it. "
-        : "What is said at each place, brighter the likelier. ",
-      "Choose a place to see its candidates.",
+        ? "The tokens of the text; the brighter, the likelier the model finds them. "
+        : "The tokens of the output; the brighter, the likelier. ",
+      "Choose one to see its candidates.",
     ),
     roving(h("div", { class: "line places", role: "group", "aria-label": "Places of the output" }, buttons)),
   );
@@ -108,7 +108,7 @@ async function candidatesAt(page, answer) {
     logits = await logitsAt(page, answer, found);
   } catch (error) {
     if (!error.what) throw error;
-    missing = note("The logits of all words did not fit into this file, so nothing can be changed here.");
+    missing = note("The logits of all words did not fit into this file, so temperature, top-k and top-p are fixed.");
   }
   const { independent } = page.look; // then nothing is drawn: each class is there or not
   const order = logits && !independent && ordered(logits);
@@ -135,7 +135,7 @@ async function candidatesAt(page, answer) {
         found.words.map((word, i) => [String(i + 1), visible(word), found.logits[i], number(probabilities[i], 4)]),
       ),
     );
-    if (independent) said.textContent = "Each class by itself, by a sigmoid: they need not sum to 100 %.";
+    if (independent) said.textContent = "Each class is judged by itself, by a sigmoid: they need not sum to 100 %.";
     if (order) {
       let count = 0;
       for (const p of all) if (p > 0) count++;
@@ -169,7 +169,7 @@ async function candidatesAt(page, answer) {
           slider("top-p", 0.05, 1, 0.05, settings.topP, moved("topP", "topp"), digits),
         ),
     said,
-    canForce ? note("Choose a candidate to force it: the model then writes the rest anew.") : null,
+    canForce ? note("Choose a candidate to force it: the model then regenerates the rest.") : null,
     page.look.can.force && !page.live ? note("To force a word, open the live page with regard explore.") : null,
     room,
   );
@@ -213,9 +213,9 @@ function forcedPlace(page) {
 
 function howTheRest(page) {
   const { beam } = page.runs[page.run];
-  const likeliest = "the likeliest token, each time";
+  const likeliest = "the likeliest token at each step";
   if (page.look.can.continue || !beam) return likeliest;
-  return beam === 1 ? `${likeliest} (beam = 1)` : `a search with ${beam} beams, as for its own output`;
+  return beam === 1 ? `${likeliest} (beam = 1)` : `a beam search with ${beam} beams, as for its own output`;
 }
 
 async function besideItsOwn(page) {
@@ -227,9 +227,9 @@ async function besideItsOwn(page) {
   return h(
     "div",
     { class: "forced" },
-    h("h2", {}, marked === null ? "What it wrote next is read too" : "A word was forced"),
+    h("h2", {}, marked === null ? "Its continuation was added to the input" : "A word was forced"),
     textsBeside(["its own", "now"], words(before), words(page.look), { onward: page.look.can.continue, marked }),
-    marked === null ? null : note(`The rest is written anew: ${howTheRest(page)}.`),
+    marked === null ? null : note(`The rest is regenerated: ${howTheRest(page)}.`),
     button("Back to its own output", () => page.state.set({ input: own, own: undefined, forced: undefined })),
   );
 }
@@ -242,17 +242,17 @@ async function continuation(page) {
   return h(
     "div",
     { class: "continuation" },
-    h("h2", {}, "What it would write next"),
+    h("h2", {}, "Continuation"),
     h("div", { class: "line" }, words.map((word) => h("span", { class: "token" }, visible(word)))),
-    note(words.length ? "The likeliest token, each time." : "Nothing: it ends, or is as long as the model can read."),
-    page.live && words.length ? button("Look at the text with this", lookAtIt) : null,
+    note(words.length ? "The likeliest token at each step." : "Nothing: the text ends here, or fills the model's context."),
+    page.live && words.length ? button("Add it to the input", lookAtIt) : null,
   );
 }
 
 async function search(page) {
   const { forced, target, tokens } = page.input;
   if (forced || target || tokens) {
-    return note("The beam tree is that of the model's own output; this one was given, or forced.");
+    return note("The beam tree exists only for the model's own output; this one was given or forced.");
   }
   const beam = page.state.get("beam");
   const all = Boolean(page.state.get("pruned"));

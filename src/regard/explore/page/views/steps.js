@@ -48,7 +48,7 @@ export async function show(page) {
       "p",
       { class: "note" },
       "One position on its way through the model. Next and Previous (or the arrow keys) move; ",
-      "a click on any number shows how it came about.",
+      "click any number to see how it was computed.",
     ),
     controls(page, here, open),
     patches(page, here, open),
@@ -124,7 +124,7 @@ function writing(page, here, open) {
     const places = page.look.answers.map((each) => each.position).filter((each) => each !== null);
     const there = (each) =>
       h("button", { type: "button", onclick: () => open({ position: each }) }, `${each + 1}: ${named(stack, each)}`);
-    const text = "Nothing is read at this position. Answers are read at ";
+    const text = "No answer is read at this position. Answers are read at ";
     return h("p", { class: "writing" }, text, places.slice(0, 8).map(there));
   }
   const answered = h("span", {}, h("strong", {}, visible(said.label)), ` (${percent(said.probability)})`);
@@ -287,7 +287,7 @@ async function read(page, here, show) {
   const window = page.state.get("window");
   try {
     if (!show.rows && here.answer < 0) {
-      throw new Problem({ what: "Nothing is read at this position.", why: "It has no answer.", fix: "Choose another." });
+      throw new Problem({ what: "No answer is read at this position.", why: "The model predicts nothing here.", fix: "Choose another." });
     }
     if (show.draw === "bars") return { show, heads, likeliest: await page.ask("likeliest", { answer: here.answer }) };
     const row = show.rows ? here.position : here.answer;
@@ -387,7 +387,7 @@ const WORDS = {
   token: "vector of the token", place: "position", summed: "token + position", embedded: "what the first layer reads",
   before: "x", read: "what is read", sum: "x + written", after: "x afterwards", wrote: "what is written", inner: "inner number",
   queries: "query", keys: "key", values: "value", scores: "score", weights: "weight", heads: "weighted values",
-  joined: "heads side by side", out: "after the last layer", hidden: "what the answer is read from",
+  joined: "heads, concatenated", out: "after the last layer", hidden: "what the answer is read from",
 };
 
 function described(page, [name, head, row, column]) {

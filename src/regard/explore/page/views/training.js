@@ -32,7 +32,7 @@ async function curves(page) {
   return h(
     "div",
     { class: "curves" },
-    h("h2", {}, "Course of training"),
+    h("h2", {}, "Training curves"),
     howMeasured(page.runs[page.run]),
     charts.length ? h("div", { class: "side-by-side" }, charts) : h("p", {}, "The run has no metrics."),
   );
@@ -42,7 +42,7 @@ async function curves(page) {
 function howMeasured({ smoothing, dropout }) {
   const only = [smoothing ? `label smoothing (${smoothing})` : "", dropout ? `dropout (${dropout})` : ""].filter(Boolean);
   if (!only.length) return null;
-  return note(`The training loss has ${only.join(" and ")}, the validation loss has not; so it may lie below.`);
+  return note(`The training loss has ${only.join(" and ")}, the validation loss does not; so it may be lower.`);
 }
 
 // ---------------------------------------------------------------- checkpoints
@@ -55,7 +55,7 @@ function asked(moment, more = {}) {
 async function checkpoints(page) {
   const heading = [
     h("h2", {}, "The same input, at every checkpoint"),
-    h("p", { class: "note" }, "Weights of each checkpoint that the run keeps, put into the model for a moment; the text and the answers stay those of the final model."),
+    h("p", { class: "note" }, "The checkpoints that the run keeps, loaded one after the other; input and answers stay those of the final model."),
   ];
   const found = await page.ask("checkpoints");
   const moments = [...found.shown.map((step) => ({ step, name: `step ${step.toLocaleString("en")}` })), { step: null, name: found.final === null ? "final" : `final (step ${found.final.toLocaleString("en")})` }];
@@ -83,7 +83,7 @@ async function answers(page, moments) {
     { class: "answers-over-time" },
     h("h3", {}, "Probability of the final answers"),
     table(
-      rows.length > MOST_ANSWERS ? `The first ${MOST_ANSWERS} of ${rows.length} answers; in brackets, what was likelier` : "In brackets: what was likelier",
+      rows.length > MOST_ANSWERS ? `The first ${MOST_ANSWERS} of ${rows.length} answers; in brackets, the likelier token` : "In brackets: the likelier token",
       ["answer", ...moments.map((moment) => moment.name)],
       [["mean", ...means.map(percent)], ...rows.slice(0, MOST_ANSWERS)],
     ),
@@ -106,7 +106,7 @@ async function lens(page, moments) {
   return h(
     "div",
     { class: "lens-over-time" },
-    h("h3", {}, "Logit lens: agreement and KL with what each checkpoint says itself in the end"),
+    h("h3", {}, "Logit lens: agreement and KL with each checkpoint's own final layer"),
     h("div", { class: "side-by-side" }, chart("Agreement by layer at every checkpoint", "%", "agreement", [0, 100]), chart("KL by layer at every checkpoint", "nats", "kl")),
   );
 }

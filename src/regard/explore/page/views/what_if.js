@@ -41,7 +41,7 @@ async function switchingOff(page) {
     off = { ...off, ...changed };
     const some = countOff(off) > 0;
     page.state.set({ off: some ? optionsOf(off) : undefined, anew: anew.checked || undefined }, { quietly: true });
-    const drawn = some ? await outcome(page, off, by, anew.checked) : [note("Everything is on. Switch something off.")];
+    const drawn = some ? await outcome(page, off, by, anew.checked) : [note("Everything is on. Switch something off to see its effect.")];
     if (mine === turn) result.replaceChildren(...drawn);
   }
 
@@ -51,18 +51,18 @@ async function switchingOff(page) {
     "div",
     {},
     note(
-      "Pressed is off. A head's output, or all that a part or a layer adds, becomes 0 or its mean over positions; of ",
-      "a position, what stands there is taken away. Bars: change of ln p of what the model said.",
+      "Click a head, part, layer or position to switch it off. What it adds becomes 0, or its mean over positions; ",
+      "a position is emptied. Bars: change of the log-probability (ln p) of the original output.",
     ),
     h(
       "div",
       { class: "controls" },
       page.live ? choice("off means", [["zero", "0"], ["mean", "its mean"]], by, setBy) : null,
       page.live && page.look.can.write
-        ? h("span", { class: "field" }, anew, h("label", { for: "anew" }, "also write the output anew"))
+        ? h("span", { class: "field" }, anew, h("label", { for: "anew" }, "also regenerate the output"))
         : null,
       button("Everything on", () => page.state.set({ off: undefined })),
-      page.live ? null : h("span", { class: "quiet" }, "In this file, each is recorded alone, by 0."),
+      page.live ? null : h("span", { class: "quiet" }, "This file holds each change by itself, set to 0."),
     ),
     h("div", { class: "side-by-side what-if-sides" }, switches(page, off, update), result),
   );
@@ -74,7 +74,7 @@ async function outcome(page, off, by, anew) {
     if (!page.live && countOff(off) > 1) {
       throw Object.assign(new Error(), {
         what: "This combination is not in the file.",
-        why: "It has each head, part, layer and position switched off alone.",
+        why: "It holds each head, part, layer and position switched off by itself.",
         fix: "Switch one off at a time, or open the live page.",
       });
     }

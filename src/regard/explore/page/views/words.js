@@ -13,8 +13,8 @@ export const title = "Words";
 const WIDTH = 640;
 const HEIGHT = 460;
 const MERGES =
-  "Byte-pair encoding: every word begins as its bytes; of all pairs that can be joined, the one learned first is, until " +
-  "none is left. The number says when that was: #1 was learned first.";
+  "Byte-pair encoding: every word starts as its bytes; of all pairs that can be merged, the one learned first is merged, until " +
+  "none is left. The number is the order of learning: #1 was learned first.";
 const MOST_CARDS = 40; // words whose merges are drawn
 
 export function fits(page) {
@@ -40,8 +40,8 @@ async function vectors(page) {
   return h(
     "div",
     { class: "vectors" },
-    h("h2", {}, "Vectors of words"),
-    h("p", { class: "note" }, "Rows of the model's embedding matrix, without positions. Choose a token to see those whose vectors point the same way; single bytes are left out."),
+    h("h2", {}, "Word vectors"),
+    h("p", { class: "note" }, "Rows of the embedding matrix, without positions. Choose a token to see its nearest neighbours by cosine; single bytes are left out."),
     stacks.length > 1
       ? h("div", { class: "controls" }, choice("stack", stacks.map((each) => [each.name, each.name]), stack.name, (value) => page.state.set({ stack: value, position: undefined, word: undefined })))
       : null,
@@ -79,11 +79,11 @@ function projection(found, picked) {
   const dots = [...points].reverse().map(({ x, y, group, name, token }) =>
     svg("circle", { cx: x, cy: y, r: group === "vocabulary" ? 2 : 4, class: token === picked ? `${group} picked` : group }, svg("title", {}, name)),
   );
-  const label = `Vectors of ${points.length} tokens in the plane`;
+  const label = `Coordinates of ${points.length} tokens`;
   return h(
     "figure",
     { class: "chart-figure in-plane" },
-    h("h3", {}, "In the plane, by principal components"),
+    h("h3", {}, "Projection on two principal components"),
     h(
       "div",
       { class: "scroll", tabindex: 0, role: "group", "aria-label": "The plane" },
@@ -96,7 +96,7 @@ function projection(found, picked) {
         svg("text", { x: 12, y: HEIGHT / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${HEIGHT / 2})`, class: "axis-name" }, share(1)),
       ),
     ),
-    h("figcaption", {}, "Large and bold: in the input. Large: its neighbours. Small: the first of the vocabulary. Labels that would cover others are left out; what lies far out stands at the edge."),
+    h("figcaption", {}, "Blue: tokens of the input. Orange: their neighbours. Grey: the first tokens of the vocabulary. Labels that would overlap are left out; outliers are drawn at the edge."),
     numbersBelow(label, ["token", "group", "first", "second"], () => points.map((point, i) => [point.name, point.group, number(found.values[i][0]), number(found.values[i][1])])),
   );
 }
