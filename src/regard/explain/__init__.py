@@ -1,1 +1,1 @@
-"""Looking inside: what a model computed, recomputed in the open and drawn."""
+"""Looking inside: what a model computed, recomputed from its formulas and drawn."""

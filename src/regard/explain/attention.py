@@ -19,7 +19,8 @@ from regard.explain.sheet import label
 from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.named import Named, named
-from regard.inside.trace import PartTrace, Trace
+from regard.inside.parts import PartTrace
+from regard.inside.trace import Trace
 
 MOST_LAYERS, MOST_HEADS = 24, 16  # drawn
 MOST_NUMBERS = 1 << 22  # kept; of more, those of neighbouring positions are joined

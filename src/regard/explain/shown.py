@@ -32,7 +32,7 @@ class Shown:
     run: str = ""
     given: str = ""
     said: str = ""
-    difference: float | None = None  # between the model's own logits and those computed in the open
+    difference: float | None = None  # between the model's own logits and those recomputed from the formulas
     recomputed: bool = True  # whether anything was: not where no part is an attention
 
     def __repr__(self) -> str:

@@ -20,9 +20,9 @@ from regard.errors import UsageError, did_you_mean
 from regard.explore.arrays import Kind, Matrix, reduced
 from regard.explore.session import Looked
 from regard.explore.stages import READERS, stack_of
+from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.rewriting import writes
 from regard.inside.subject import Subject
-from regard.inside.trace import LayerTrace, PartTrace, StackTrace
 from regard.models.masked import Masked
 from regard.models.reader import Reader
 

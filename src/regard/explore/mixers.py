@@ -14,7 +14,7 @@ from regard.explore.session import Looked
 from regard.inside import operator
 from regard.inside.influence import PROBES
 from regard.inside.named import named
-from regard.inside.trace import PartTrace
+from regard.inside.parts import PartTrace
 
 FEW_CHANNELS = 5  # drawn at first: from the one that forgets most slowly to the one that forgets fastest
 LONGEST_FILTER = 256  # taps that are shown, if the input is not longer

@@ -22,8 +22,9 @@ from typing import Any, TypeVar
 
 from regard import console
 from regard.errors import RegardError, UsageError
+from regard.inside.parts import PartTrace
 from regard.inside.subject import Subject
-from regard.inside.trace import PartTrace, Trace, trace
+from regard.inside.trace import Trace, trace
 from regard.layers.attention_trace import AttentionTrace
 from regard.tasks.task import Task
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError
 from regard.explore.session import Looked
+from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.subject import plainly
-from regard.inside.trace import LayerTrace, PartTrace, StackTrace
 
 
 def stack_of(looked: Looked, name: str) -> StackTrace:

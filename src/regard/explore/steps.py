@@ -17,8 +17,8 @@ from torch import nn
 from regard.errors import UsageError
 from regard.explore.session import Looked
 from regard.explore.stages import last_norm, stack_of
+from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.readout import Mapped, Normed
-from regard.inside.trace import LayerTrace, PartTrace, StackTrace
 from regard.layers.additive import AdditiveAttention
 from regard.layers.bahdanau import RecurrentSearch
 from regard.layers.hyena import Hyena

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.explore.session import Looked
 from regard.explore.sums import Cell, Line, exact, normalised, product, short, summed
-from regard.inside.trace import PartTrace
+from regard.inside.parts import PartTrace
 from regard.layers.additive import AdditiveAttention, Alignment
 from regard.layers.attention import Attention
 from regard.layers.bahdanau import RecurrentSearch

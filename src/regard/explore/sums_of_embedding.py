@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.explore.session import Looked
 from regard.explore.sums import Line, normalised, product, short, summed
-from regard.inside.trace import StackTrace
+from regard.inside.parts import StackTrace
 from regard.layers.embedding import Embedding
 from regard.layers.patches import PatchEmbedding
 from regard.layers.positions import Index, Learned, Sinusoidal, SinusoidalHalves, frequencies

@@ -28,9 +28,10 @@ from regard.errors import UsageError, did_you_mean
 from regard.inside.ablation import emptied
 from regard.inside.faithfulness import Faithfulness, faithfulness
 from regard.inside.named import Named, named
+from regard.inside.parts import StackTrace
 from regard.inside.rollout import rollout_of_answer
 from regard.inside.sites import Edit, watching
-from regard.inside.trace import StackTrace, Trace, input_stacks
+from regard.inside.trace import Trace, input_stacks
 from regard.inside.variants import rows_with_gradients
 
 Method = Literal["integrated-gradients", "gradient-input", "occlusion", "rollout"]

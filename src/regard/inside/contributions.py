@@ -14,8 +14,9 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.inside.named import Named, named
+from regard.inside.parts import LayerTrace, PartTrace
 from regard.inside.readout import through_norm, with_constant
-from regard.inside.trace import LayerTrace, PartTrace, Trace
+from regard.inside.trace import Trace
 from regard.models.swin import PatchMerging
 
 

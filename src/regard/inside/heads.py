@@ -34,8 +34,9 @@ from regard.data.tokenizers import SPECIALS, START
 from regard.errors import UsageError, did_you_mean
 from regard.inside.ablation import Off, ablate
 from regard.inside.named import Named, named
+from regard.inside.parts import PartTrace
 from regard.inside.readout import Normed, Readout
-from regard.inside.trace import PartTrace, Trace, trace
+from regard.inside.trace import Trace, trace
 from regard.inside.variants import log_p_of_answers
 from regard.layers.attention import Attention
 from regard.layers.attention_trace import AttentionTrace

@@ -23,9 +23,10 @@ from torch import Tensor
 
 from regard.errors import UsageError, did_you_mean
 from regard.inside.named import Named, named
+from regard.inside.parts import PartTrace
 from regard.inside.sites import watching
 from regard.inside.subject import plainly
-from regard.inside.trace import PartTrace, Trace
+from regard.inside.trace import Trace
 from regard.inside.variants import rows_with_gradients
 from regard.layers.context import Context
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.inside.named import Named, named
-from regard.inside.trace import PartTrace
+from regard.inside.parts import PartTrace
 from regard.layers.hyena import Hyena
 
 MOST_NUMBERS = 1 << 24  # of the matrices that are in memory at once

@@ -21,8 +21,9 @@ from torch.nn import functional as F
 
 from regard.errors import UsageError
 from regard.inside.named import Named, named
+from regard.inside.parts import PartTrace, StackTrace
 from regard.inside.subject import Stack
-from regard.inside.trace import PartTrace, StackTrace, Trace
+from regard.inside.trace import Trace
 from regard.models.swin import PatchMerging
 
 

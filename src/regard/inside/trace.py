@@ -1,11 +1,10 @@
 """Trace: everything that a model computed for one input, part by part.
 
-The fast path never writes down attention weights. A trace runs the model as it is and notes what every part read and
-wrote; from what an attention read, its formula is then computed in the open. To show that both are the same, the
-model runs a second time with every attention replaced by its open form: `difference` is how far any logit moved.
+The fast path never stores attention weights. A trace runs the model as it is and notes what every part read and wrote;
+from what an attention read, its weights are then recomputed by the formula. To show that both are the same, the model
+runs a second time with every attention replaced by its formula: `difference` is how far any logit moved.
 
-Shapes: H heads · T positions · S positions looked at · A answers · W words or classes · D model width ·
-        V value width of a head
+Shapes: B batch, of one · T positions · A answers · W words or classes · D model width · X heads, concatenated
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError, did_you_mean
-from regard.inside.embedded import Embedded, embedded
+from regard.inside.embedded import embedded
+from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.sites import PARTS, watching
 from regard.inside.subject import Stack, Subject, must_be_short, plainly
-from regard.layers.attention_trace import AttentionTrace
 from regard.layers.block import Block
 from regard.layers.context import Context
 from regard.models.swin import PatchMerging
@@ -40,112 +38,6 @@ if TYPE_CHECKING:
     from regard.inside.patching import What
 
 LETTERS = 60  # of an input or an output, where a trace is told in a line
-
-
-@dataclass(frozen=True, repr=False)
-class PartTrace:
-    """A mixer, a cross-attention or a feed-forward in a block."""
-
-    name: str  # its site: "decoder.0.cross"
-    module: Any
-    read_TD: Tensor  # after the norm, where that comes first
-    wrote_TD: Tensor  # what it adds to the residual stream
-    context: Context | None  # who may look at whom; None: it does not look
-    joined_TX: Tensor | None  # its heads side by side, before W_out
-    scale_D: Tensor | None  # what it wrote is scaled by (layer scale)
-
-    def __repr__(self) -> str:
-        heads = f", {self.heads} heads" if self.heads else ""
-        return f"PartTrace({self.name}: {type(self.module).__name__}{heads})"
-
-    @property
-    def looks(self) -> bool:
-        """Whether it is an attention of any kind."""
-        return hasattr(self.module, "trace")
-
-    @property
-    def across(self) -> bool:
-        """Whether it looks at the stack before its own. Of a Bahdanau decoder, the mixer itself does."""
-        return self.looks and bool(getattr(self.module, "cross", hasattr(self.module, "alignment")) or self._additive)
-
-    @property
-    def _additive(self) -> bool:
-        return self.name.endswith(".cross")
-
-    @torch.no_grad()
-    def attention(self) -> AttentionTrace:
-        """The formula written out: computed when it is asked for, since it grows with the square of the length."""
-        assert self.context is not None
-        traced: AttentionTrace = self.module.trace(self.read_TD[None], self.context)
-        return traced
-
-    @property
-    def heads(self) -> int:
-        """0: it has none."""
-        return int(getattr(self.module, "heads", 0))
-
-    @torch.no_grad()
-    def heads_HTD(self) -> Tensor:
-        """What each head adds to the residual stream. With `bias_D` these sum to what the part wrote."""
-        assert self.joined_TX is not None
-        heads_HTV = self.joined_TX.unflatten(-1, (self.heads, -1)).transpose(0, 1)
-        weight_HVD = self.module.to_out.weight.T.unflatten(0, (self.heads, -1))
-        wrote_HTD = heads_HTV @ weight_HVD
-        return wrote_HTD if self.scale_D is None else wrote_HTD * self.scale_D
-
-    @property
-    def bias_D(self) -> Tensor | None:
-        """Of W_out: what is written whatever the heads do."""
-        bias = self.module.to_out.bias
-        return bias if bias is None or self.scale_D is None else bias * self.scale_D
-
-
-@dataclass(frozen=True, repr=False)
-class LayerTrace:
-    """A block: what it was given, what its parts added, and what it made of it."""
-
-    name: str  # its site: "decoder.0"
-    block: Block
-    before_TD: Tensor
-    parts: list[PartTrace]
-    after_TD: Tensor
-
-    def __repr__(self) -> str:
-        return f"LayerTrace({self.name}: {', '.join(part.name.rpartition('.')[2] for part in self.parts)})"
-
-    def part(self, name: str) -> PartTrace | None:
-        return next((part for part in self.parts if part.name.endswith(f".{name}")), None)
-
-    def norm_of(self, part: PartTrace) -> nn.Module:
-        norm: nn.Module = getattr(self.block, f"{part.name.rpartition('.')[2]}_norm")
-        return norm
-
-
-@dataclass(frozen=True, repr=False)
-class StackTrace:
-    stack: Stack
-    embedding: Embedded
-    layers: list[LayerTrace]
-
-    def __repr__(self) -> str:
-        return f"StackTrace({self})"
-
-    def __str__(self) -> str:
-        return f"{self.name}: {len(self.layers)} layers, {len(self.stack.pieces)} positions"
-
-    @property
-    def name(self) -> str:
-        return self.stack.name
-
-    @property
-    def causal(self) -> bool:
-        """Whether positions see only what comes before them."""
-        return any(part.context is not None and part.context.causal for part in self.layers[0].parts)
-
-    @property
-    def residual_LTD(self) -> Tensor:
-        """The residual stream before the first block, and after each: [L + 1, T, D]."""
-        return torch.stack([self.layers[0].before_TD, *(layer.after_TD for layer in self.layers)])
 
 
 class Trace:
@@ -343,11 +235,11 @@ class Trace:
 
     @cached_property
     def difference(self) -> float:
-        """The largest change of a logit when every attention is computed in the open."""
-        with _in_the_open(self.subject):
-            open_AW = self.subject.logits()[0]
-        both = torch.isfinite(open_AW) | torch.isfinite(self.logits_AW)
-        return float((open_AW - self.logits_AW)[both].abs().max())
+        """The largest change of a logit when every attention is recomputed from its formula."""
+        with _by_formula(self.subject):
+            formula_AW = self.subject.logits()[0]
+        both = torch.isfinite(formula_AW) | torch.isfinite(self.logits_AW)
+        return float((formula_AW - self.logits_AW)[both].abs().max())
 
 
 @torch.no_grad()
@@ -442,8 +334,8 @@ def _noted(subject: Subject) -> Iterator[dict[str, tuple[tuple[Any, ...], Tensor
 
 
 @contextmanager
-def _in_the_open(subject: Subject) -> Iterator[None]:
-    """Inside, every attention gives what its formula gives, written out."""
+def _by_formula(subject: Subject) -> Iterator[None]:
+    """Inside, every attention gives what its formula gives."""
     handles = []
     for stack in subject.stacks:
         for block in stack.blocks:

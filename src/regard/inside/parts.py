@@ -1,0 +1,124 @@
+"""What was noted of each part of a model while it ran: of its mixers, layers and stacks.
+
+Shapes: H heads · T positions · L layers · D model width · V value width of a head · X all heads together
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.inside.embedded import Embedded
+from regard.inside.subject import Stack
+from regard.layers.attention_trace import AttentionTrace
+from regard.layers.block import Block
+from regard.layers.context import Context
+
+
+@dataclass(frozen=True, repr=False)
+class PartTrace:
+    """A mixer, a cross-attention or a feed-forward in a block."""
+
+    name: str  # its site: "decoder.0.cross"
+    module: Any
+    read_TD: Tensor  # after the norm, where that comes first
+    wrote_TD: Tensor  # what it adds to the residual stream
+    context: Context | None  # who may look at whom; None: it does not look
+    joined_TX: Tensor | None  # its heads side by side, before W_out
+    scale_D: Tensor | None  # what it wrote is scaled by (layer scale)
+
+    def __repr__(self) -> str:
+        heads = f", {self.heads} heads" if self.heads else ""
+        return f"PartTrace({self.name}: {type(self.module).__name__}{heads})"
+
+    @property
+    def looks(self) -> bool:
+        """Whether it is an attention of any kind."""
+        return hasattr(self.module, "trace")
+
+    @property
+    def across(self) -> bool:
+        """Whether it looks at the stack before its own. Of a Bahdanau decoder, the mixer itself does."""
+        return self.looks and bool(getattr(self.module, "cross", hasattr(self.module, "alignment")) or self._additive)
+
+    @property
+    def _additive(self) -> bool:
+        return self.name.endswith(".cross")
+
+    @torch.no_grad()
+    def attention(self) -> AttentionTrace:
+        """The formula written out: computed when it is asked for, since it grows with the square of the length."""
+        assert self.context is not None
+        traced: AttentionTrace = self.module.trace(self.read_TD[None], self.context)
+        return traced
+
+    @property
+    def heads(self) -> int:
+        """0: it has none."""
+        return int(getattr(self.module, "heads", 0))
+
+    @torch.no_grad()
+    def heads_HTD(self) -> Tensor:
+        """What each head adds to the residual stream. With `bias_D` these sum to what the part wrote."""
+        assert self.joined_TX is not None
+        heads_HTV = self.joined_TX.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+        weight_HVD = self.module.to_out.weight.T.unflatten(0, (self.heads, -1))
+        wrote_HTD = heads_HTV @ weight_HVD
+        return wrote_HTD if self.scale_D is None else wrote_HTD * self.scale_D
+
+    @property
+    def bias_D(self) -> Tensor | None:
+        """Of W_out: what is written whatever the heads do."""
+        bias = self.module.to_out.bias
+        return bias if bias is None or self.scale_D is None else bias * self.scale_D
+
+
+@dataclass(frozen=True, repr=False)
+class LayerTrace:
+    """A block: what it was given, what its parts added, and what it made of it."""
+
+    name: str  # its site: "decoder.0"
+    block: Block
+    before_TD: Tensor
+    parts: list[PartTrace]
+    after_TD: Tensor
+
+    def __repr__(self) -> str:
+        return f"LayerTrace({self.name}: {', '.join(part.name.rpartition('.')[2] for part in self.parts)})"
+
+    def part(self, name: str) -> PartTrace | None:
+        return next((part for part in self.parts if part.name.endswith(f".{name}")), None)
+
+    def norm_of(self, part: PartTrace) -> nn.Module:
+        norm: nn.Module = getattr(self.block, f"{part.name.rpartition('.')[2]}_norm")
+        return norm
+
+
+@dataclass(frozen=True, repr=False)
+class StackTrace:
+    stack: Stack
+    embedding: Embedded
+    layers: list[LayerTrace]
+
+    def __repr__(self) -> str:
+        return f"StackTrace({self})"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {len(self.layers)} layers, {len(self.stack.pieces)} positions"
+
+    @property
+    def name(self) -> str:
+        return self.stack.name
+
+    @property
+    def causal(self) -> bool:
+        """Whether positions see only what comes before them."""
+        return any(part.context is not None and part.context.causal for part in self.layers[0].parts)
+
+    @property
+    def residual_LTD(self) -> Tensor:
+        """The residual stream before the first block, and after each: [L + 1, T, D]."""
+        return torch.stack([self.layers[0].before_TD, *(layer.after_TD for layer in self.layers)])
