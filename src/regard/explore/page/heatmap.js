@@ -197,10 +197,9 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
 
 // How wide and high a cell is: square, unless a few rows have so many columns that they could not be read.
 function sized(columns, count, rows, cell) {
-  if (cell) return { wide: cell, high: cell };
   const most = (room, of) => Math.max(2, Math.min(MOST_CELL, Math.floor(room / Math.max(of, 8))));
   const room = columns > 3 * count ? 0.6 * document.getElementById("panel").clientWidth : 620;
-  const wide = Math.min(most(room, Math.max(columns, count)), fitting(columns, rows));
+  const wide = cell ?? Math.min(most(room, Math.max(columns, count)), fitting(columns, rows));
   return { wide, high: count <= FEW_ROWS ? Math.max(wide, Math.min(14, most(620, count))) : wide };
 }
 
