@@ -1,9 +1,9 @@
-// What changed in the answers: for each place what was said and what is likeliest now, with bars.
+// What changed in the answers: for each place what the model put there and what is likeliest now, with bars.
 
 import { h, number, percent, visible } from "regard/dom.js";
 
 const MOST_ROWS = 100; // beyond them, only the largest changes
-const COLUMNS = ["place", "said", "p", "p now", "likeliest", "p", "change of ln p", "nats"];
+const COLUMNS = ["place", "output", "p", "p now", "likeliest", "p", "change of ln p", "nats"];
 
 // `result`: what `ablate` and `change` are answered with.
 export function changes(page, result) {

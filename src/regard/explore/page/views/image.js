@@ -258,9 +258,9 @@ function lookFrom(page, stack, cell) {
 // What every head gives to every position, from: a word, a pixel, a patch that was clicked, or where the answer is read.
 async function seen(page, part, answer) {
   const word = page.look.answers[answer];
-  if (part.across) return { ...(await rowOf(page, part, word.position)), from: `where “${visible(word.label)}” is said`, fixed: true };
+  if (part.across) return { ...(await rowOf(page, part, word.position)), from: `where “${visible(word.label)}” is predicted`, fixed: true };
   if (ofPixels(part.keys)) {
-    return { ...(await rowOf(page, part, word.position)), from: `where the pixel in ${placeOf(part.keys, answer)} is said`, cell: answer };
+    return { ...(await rowOf(page, part, word.position)), from: `where the pixel in ${placeOf(part.keys, answer)} is predicted`, cell: answer };
   }
   const position = page.state.get("position");
   if (position !== null && position !== undefined && position >= part.keys.before && position < part.keys.pieces.length) {

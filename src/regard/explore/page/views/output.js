@@ -92,7 +92,7 @@ async function candidatesAt(page, answer) {
   const found = await page.ask("candidates", { answer });
   const chosen = page.look.answers[answer];
   const canForce = page.live && page.look.can.force;
-  const stands = answer === forcedPlace(page) ? "forced" : wasGiven(page, answer) ? "given" : "said";
+  const stands = answer === forcedPlace(page) ? "forced" : wasGiven(page, answer) ? "given" : "output";
   const mark = (token) => (token === chosen.token ? `\u00a0◂\u00a0${stands}` : "");
   const shown = found.words.map(visible);
   const alike = (i) => shown.indexOf(shown[i]) !== shown.lastIndexOf(shown[i]); // but for the space before it
@@ -141,7 +141,7 @@ async function candidatesAt(page, answer) {
       for (const p of all) if (p > 0) count++;
       const kinds = page.look.words.toLocaleString("en");
       const drawn = !draws ? "" : `${count.toLocaleString("en")} of ${kinds} can be drawn · `;
-      said.textContent = `${drawn}entropy ${number(entropy(all))} nats · what ${stands === "said" ? "was said" : `is ${stands}`} is number ${found.rank}`;
+      said.textContent = `${drawn}entropy ${number(entropy(all))} nats · the ${stands}${stands === "output" ? "" : " token"} is ranked ${found.rank}`;
     }
   }
 
