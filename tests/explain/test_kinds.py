@@ -247,16 +247,16 @@ def test_every_choice_is_of_some_kind():
 
 
 @pytest.mark.parametrize("kind", ["lens", "candidates"])
-def test_what_stands_in_a_text_is_not_called_what_the_model_said(run, kind):
+def test_a_given_text_is_not_called_the_output(run, kind):
     def drawn(model: str, **choice) -> str:
         shown = run(model).explain(kind, **choice)
         return "\n".join(text.get_text() for each in shown.figure().axes for text in each.texts)
 
     assert [answer.given for answer in run("language").looked_at.answers] == [True] * 5 + [False]
-    assert "what stands there; after that, what the model said" in drawn("language")
-    assert "what the model said" in drawn("translator") and "stands there" not in drawn("translator")
+    assert "the given text, then the output" in drawn("language")
+    assert "the output" in drawn("translator") and "given" not in drawn("translator")
     if kind == "lens":
-        assert "model said" not in drawn(model="language", answer=2)
+        assert "the output" not in drawn(model="language", answer=2)
 
 
 def test_ablation_shows_what_each_head_and_part_does_when_it_is_off(run):

@@ -65,7 +65,7 @@ def attribution(view: View) -> Shown:
 
 
 def _whose(view: View, answer: int) -> str:
-    return "what stands there" if view.subject.answers[answer].given else "what was said"
+    return "the given token" if view.subject.answers[answer].given else "the output"
 
 
 def in_words(found: Faithfulness) -> str:

@@ -112,8 +112,8 @@ def what_answers_are(subject: Subject, chosen: Sequence[int]) -> str:
     """Of these answers: whether the model said them, or they stand in a text that it was given."""
     given = [subject.answers[number].given for number in chosen]
     if not any(given):
-        return "what the model said"
-    return "what stands there" if all(given) else "what stands there; after that, what the model said"
+        return "the output"
+    return "the given text" if all(given) else "the given text, then the output"
 
 
 def draw_cells(

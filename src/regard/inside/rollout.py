@@ -80,9 +80,9 @@ def read_from(trace: Trace, answer: int = -1) -> str:
     readers = readers_of(trace, answer, stack)
     if len(readers) > 1:
         return f"the mean of all {things}"
-    if stack.grid and trace.subject.tokens:  # pixels: one is read where the next is said
+    if stack.grid and trace.subject.tokens:  # pixels: one is read where the next is predicted
         row, column = divmod(readers[0], stack.grid[1])
-        return f"where the pixel in row {row + 1}, column {column + 1} is said"
+        return f"where the pixel in row {row + 1}, column {column + 1} is predicted"
     piece = stack.pieces[readers[0]]
     return "the class token" if stack.grid and readers[0] < stack.before else f"{thing} {piece}"
 

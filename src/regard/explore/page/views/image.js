@@ -328,7 +328,7 @@ async function continuation(page, parts, { picture: address, rows }) {
     h(
       "p",
       { class: "note" },
-      `The upper ${rows} of ${height} rows are given; the rest is the model's, pixel by pixel (ln p = ${number(log, 1)} in all). Point at a pixel to see what head ${head + 1} of ${part ? nameOf(part) : "no layer"} looked at when it was said.`,
+      `The upper ${rows} of ${height} rows are given; the rest is the model's, pixel by pixel (ln p = ${number(log, 1)} in all). Point at a pixel to see what head ${head + 1} of ${part ? nameOf(part) : "no layer"} looked at when it was predicted.`,
     ),
     h(
       "div",
