@@ -39,7 +39,7 @@ def contributions(trace: Trace, answer: int = -1, token: int | str | None = None
     return named(
         "contribution",
         parts_X,
-        [("part", [*names, "constants"])],
+        [("part", [*names, "biases and norms"])],
         "logit",
         answer=subject.answers[answer].label,
         token=subject.name_of(token),
@@ -57,7 +57,7 @@ def residual_terms(trace: Trace) -> tuple[list[str], Tensor, Tensor]:
         if terms_XTD is not None and isinstance(stack.stack.embed, PatchMerging):
             terms_XTD = _merged(terms_XTD, stack.stack.embed, x_TD)
         else:  # a stack of its own: what another one made of its input comes in by cross-attention
-            names = ["content", "position"]
+            names = ["embedding", "position"]
             terms_XTD = stack.embedding.terms_XTD
         x_TD = stack.layers[0].before_TD
         for layer in stack.layers:

@@ -198,7 +198,7 @@ function otherToken(page) {
 }
 
 function nameOf(name) {
-  return { content: "embedding", constants: "biases and norms" }[name] ?? partName(name, { stack: /^stage /.test(name) });
+  return partName(name, { stack: /^stage /.test(name) });
 }
 
 // The terms summed over heads, or over parts; in the order of the model.
