@@ -34,8 +34,8 @@ def test_each_patch_gives_its_own_pixels():
 
 def test_masks_are_scalar_products_with_the_tokens_of_the_classes():
     torch.manual_seed(1)
-    head = ClassTokenHead(settings(head="class-tokens", patch=1), (4, 6), classes=5).eval()
-    x = torch.randn(3, 24, 16)
+    head = ClassTokenHead(settings(head="class-tokens", patch=1), (4, 6), classes=5).eval().double()
+    x = torch.randn(3, 24, 16, dtype=torch.float64)
     logits = head(x)
     assert logits.shape == (3, 4, 6, 5)  # with patches of one pixel, nothing is in between
     other = [1, 0, 4, 2, 3]

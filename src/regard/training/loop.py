@@ -298,7 +298,7 @@ class Trainer:
         self.task.settings = self.task.settings.with_section("training", micro_batches=pieces)
         self.settings = self.task.settings.training
         self.folder.write_text("config.toml", to_toml(self.task.settings))
-        self.optimizer.begin_again()  # without the gradients of the pieces that did fit
+        self.optimizer.begin_again(self.settings)  # without the gradients of the pieces that did fit
         self._begin_updates()
         free_memory(self.hardware.device)
 

@@ -140,9 +140,8 @@ class Optimizer:
         device = next(iter(self.parameters.values())).device
         self.captured = self.method.capturable and device.type == "cuda"
         self.clip_norm = settings.clip_norm
-        self.exact = settings.pieces > 1 and settings.reduce == "exact"  # whoever holds which rows
         self.moved = False  # whether `apply` has begun to change weights, since this was last set to False
-        self._capture()
+        self.begin_again(settings)
 
     def step(self, rate: float) -> None:
         """Update every weight at this rate, and set the gradients back to zero."""
@@ -175,8 +174,9 @@ class Optimizer:
         for optimizer, _ in self.optimizers:
             optimizer.zero_grad(set_to_none=False)
 
-    def begin_again(self) -> None:
+    def begin_again(self, settings: TrainingSettings) -> None:
         """Without gradients, and with nothing captured; what is remembered from step to step stays."""
+        self.exact = settings.pieces > 1 and settings.reduce == "exact"  # whoever holds which rows
         self.forget_gradients()
         self._capture()
 
