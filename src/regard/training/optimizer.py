@@ -141,7 +141,7 @@ class Optimizer:
         self.captured = self.method.capturable and device.type == "cuda"
         self.clip_norm = settings.clip_norm
         self.moved = False  # whether `apply` has begun to change weights, since this was last set to False
-        self.begin_again(settings)
+        self._begin(settings)
 
     def step(self, rate: float) -> None:
         """Update every weight at this rate, and set the gradients back to zero."""
@@ -176,8 +176,11 @@ class Optimizer:
 
     def begin_again(self, settings: TrainingSettings) -> None:
         """Without gradients, and with nothing captured; what is remembered from step to step stays."""
-        self.exact = settings.pieces > 1 and settings.reduce == "exact"  # whoever holds which rows
         self.forget_gradients()
+        self._begin(settings)
+
+    def _begin(self, settings: TrainingSettings) -> None:
+        self.exact = settings.pieces > 1 and settings.reduce == "exact"  # whoever holds which rows
         self._capture()
 
     def forget_gradients(self) -> None:
