@@ -262,11 +262,11 @@ def test_a_given_text_is_not_called_the_output(run, kind):
 def test_ablation_shows_what_each_head_and_part_does_when_it_is_off(run):
     small = run("language")
     effects = small.explain("ablation").arrays[0]
-    row = effects.labels[0].index("layer 2 · self")
+    row = effects.labels[0].index("layer 2, self-attention")
     for column, off in ((2, {"heads": ["layers.1.mixer.2"]}), (-1, {"parts": ["layers.1.mixer"]})):
         change = small.traced.ablate(**off).change.values.mean()
         assert effects.values[row, column] == pytest.approx(change, abs=1e-5)
-    assert np.isnan(effects.values[effects.labels[0].index("layer 2 · feed-forward"), 0])
+    assert np.isnan(effects.values[effects.labels[0].index("layer 2, feed-forward"), 0])
 
 
 def test_unknown_kinds_get_the_nearest():

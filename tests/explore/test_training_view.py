@@ -103,8 +103,8 @@ def test_the_page_shows_the_course_and_every_checkpoint(run, by_hand, opened):
         np.testing.assert_allclose(shown[:-1], [by_hand(step)[0] for step in steps], atol=1e-3)
 
         panel.get_by_label("head", exact=True).select_option("encoder.0.mixer.1")
-        panel.get_by_role("button", name=f"encoder, layer 1, mixer, head 2 at step {steps[0]}").click()
-        field = panel.get_by_role("application", name=f"encoder, layer 1, mixer, head 2 at step {steps[0]}")
+        panel.get_by_role("button", name=f"encoder, layer 1, self-attention, head 2 at step {steps[0]}").click()
+        field = panel.get_by_role("application", name=f"encoder, layer 1, self-attention, head 2 at step {steps[0]}")
         field.focus()
         field.press("ArrowDown")
         mixer = {"what": "weights", "part": "encoder.0.mixer", "head": 1}

@@ -12,8 +12,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from regard.explain.contributions import readable
 from regard.explain.heat_maps import draw_cells
+from regard.explain.names import part_name
 from regard.explain.sheet import number
 from regard.explain.shown import Shown
 from regard.explain.view import View
@@ -66,7 +66,7 @@ def named_effects(view: View) -> Named:
     for row, part in enumerate(parts):
         effects[row, : heads[part]] = [next(rest) for _ in range(heads[part])]
     columns = [*(str(head + 1) for head in range(most)), WHOLE]
-    axes = [("part", [readable(part) for part in parts]), ("head", columns)]
+    axes = [("part", [part_name(view.trace, part) for part in parts]), ("head", columns)]
     return named("change of log-probability", effects, axes, "nats", answer=chosen, by="zero")
 
 

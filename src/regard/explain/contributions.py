@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from regard.explain.bars import draw_bars
+from regard.explain.names import part_name
 from regard.explain.sheet import label
 from regard.explain.shown import Shown
 from regard.explain.view import View
@@ -17,7 +18,7 @@ def contributions(view: View) -> Shown:
     answer = view.answer()
     parts = view.trace.contributions(answer, view.token(answer))
     token, logit = label(parts.notes["token"]), parts.notes["logit"]
-    names, values, left_out = largest(parts)
+    names, values, left_out = largest(parts, [part_name(view.trace, name) for name in parts.labels[0]])
     p = float(view.trace.p_AW[answer, view.token(answer)])
     several = f", answer {answer + 1} of {len(view.subject.answers)}" if len(view.subject.answers) > 1 else ""
     remarks = [
@@ -32,9 +33,9 @@ def contributions(view: View) -> Shown:
     )
 
 
-def largest(parts: Named) -> tuple[list[str], list[float], list[str]]:
+def largest(parts: Named, names: list[str]) -> tuple[list[str], list[float], list[str]]:
     """In the order of the model; of many, the largest, and the others together."""
-    names, values = [readable(name) for name in parts.labels[0]], parts.values.tolist()
+    values = parts.values.tolist()
     if len(names) <= MOST_BARS:
         return names, values, []
     kept = sorted(np.argsort(-np.abs(parts.values))[: MOST_BARS - 1].tolist())
@@ -42,16 +43,3 @@ def largest(parts: Named) -> tuple[list[str], list[float], list[str]]:
     count = len(names) - len(kept)
     remark = f"drawn: the {len(kept)} largest of {len(names)}, and the others together"
     return [*(names[n] for n in kept), f"{count} others"], [*(values[n] for n in kept), others], [remark]
-
-
-def readable(name: str) -> str:
-    """'decoder.0.cross.3' as 'decoder 1 · cross · head 4', 'layers.0.feedforward' as 'layer 1 · feed-forward'."""
-    stack, *rest = name.split(".")
-    if not rest:
-        return name
-    layer = f"layer {int(rest[0]) + 1}"
-    several = f"{stack}, {layer}" if stack[-1:].isdigit() else f"{stack} {int(rest[0]) + 1}"  # "stage 2, layer 1"
-    words = [layer if stack == "layers" else several]
-    words += [{"feedforward": "feed-forward", "mixer": "self"}.get(part, part) for part in rest[1:2]]
-    words += [f"head {int(head) + 1}" for head in rest[2:]]
-    return " · ".join(words)

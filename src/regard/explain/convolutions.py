@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from regard.errors import UsageError
-from regard.explain.contributions import readable
 from regard.explain.heat_maps import reduced
+from regard.explain.names import part_name
 from regard.explain.sheet import Sheet, label, text_width
 from regard.explain.shown import Shown
 from regard.explain.view import View
@@ -51,7 +51,10 @@ def operators(view: View) -> Shown:
         raise UsageError(*NONE)
     pieces = {stack.name: stack.pieces for stack in view.subject.stacks}
     found = [mean_operator(part, pieces[part.name.partition(".")[0]]) for part in parts]
-    arrays = [replace(each, name=f"operator, {readable(part.name)}") for each, part in zip(found, parts, strict=True)]
+    arrays = [
+        replace(each, name=f"operator, {part_name(view.trace, part.name)}")
+        for each, part in zip(found, parts, strict=True)
+    ]
     worst = max(each.notes["difference"] for each in found)
     title = "Hyena as a matrix: how much a position (down) takes from another (across), mean of all channels"
     remark = f"the matrices applied differ from what the layers gathered by at most {worst:.1e}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from regard.explain.contributions import readable
+from regard.explain.names import part_name
 from regard.explain.sheet import Sheet, ink, number, text_width
 from regard.explain.shown import Shown
 from regard.explain.view import View
@@ -25,8 +25,9 @@ CELL, HIGH, SIDE_BY_SIDE = 0.42, 0.22, 2
 
 def heads(view: View) -> Shown:
     scores = view.trace.heads()
+    parts = [part_name(view.trace, part) for part in next(iter(scores.values())).labels[0]]
     arrays = [
-        Named(name, each.values, each.axes, ([readable(part) for part in each.labels[0]], _from_one(each)), each.unit)
+        Named(name, each.values, each.axes, (parts, _from_one(each)), each.unit)
         for name, each in scores.items()
         if not np.isnan(each.values).all()
     ]

@@ -111,6 +111,7 @@ def _layer(layer: LayerTrace) -> dict[str, Any]:
 def _part(part: PartTrace) -> dict[str, Any]:
     return {
         "name": part.name,
+        "title": part.title,
         "kind": type(part.module).__name__,
         "heads": part.heads or (1 if part.looks else 0),
         "switches": part.heads,  # heads that can be switched off; an additive attention cannot be told from its part

@@ -25,7 +25,7 @@ from regard.layers.hyena import Hyena
 from regard.layers.norm import RMSNorm
 from regard.layers.patches import PatchEmbedding
 from regard.layers.positions import NoPositions, Positions
-from regard.layers.recurrent import Recurrent
+from regard.layers.recurrent import Recurrent, Rnn
 from regard.layers.windows import WindowAttention
 from regard.models.swin import PatchMerging
 
@@ -147,7 +147,7 @@ def _input(traced: StackTrace) -> Iterator[Step]:
 
 def _layer(looked: Looked, traced: StackTrace, layer: LayerTrace) -> Iterator[Step]:
     for part in layer.parts:
-        group = _group(part)
+        group = part.title
         site, key = part.name, part.name.rpartition(".")[2]
         pre = layer.block.pre_norm
         norm = layer.norm_of(part)
@@ -171,14 +171,6 @@ def _layer(looked: Looked, traced: StackTrace, layer: LayerTrace) -> Iterator[St
                 Show(f"{site}.after", "strip", "normalised", "→", rows=traced.name),
             ]
             yield Step(f"{key}.after", group, "Norm", _about_norm(norm), _norm_formula(norm), shows)
-
-
-def _group(part: PartTrace) -> str:
-    if hasattr(part.module, "activate"):
-        return "Feed-forward"
-    if not part.looks or isinstance(part.module, RecurrentSearch):
-        return type(part.module).__name__
-    return "Cross-attention" if part.across else "Self-attention"
 
 
 def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) -> Iterator[Step]:
@@ -327,12 +319,12 @@ def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[St
 
 
 def _other(traced: StackTrace, part: PartTrace, group: str) -> Step:
-    kind = type(part.module).__name__
     about, formula = "this layer has a method of its own", "written = mixer(x)"
     if isinstance(part.module, Hyena):
         about, formula = "a long convolution over all positions, between gates", "y = gate_2 ⊙ (filter ∗ (gate_1 ⊙ v))"
     elif isinstance(part.module, Recurrent):
-        about = "a state is carried from position to position, and gates decide what it keeps"
+        gated = "" if isinstance(part.module, Rnn) else ", and gates decide what it keeps"
+        about = f"a state is carried from position to position{gated}"
         formula = "s_t = cell(x_t, s_t−1)"
     shows = [
         Show(f"{part.name}.read", "strip", "read", rows=traced.name),
@@ -340,7 +332,7 @@ def _other(traced: StackTrace, part: PartTrace, group: str) -> Step:
         Show(f"{part.name}.read", "map", "read, all positions", rows=traced.name),
     ]
     sentence = f"Here positions are mixed without attention: {about}."
-    return Step(f"{part.name.rpartition('.')[2]}.wrote", group, kind, sentence, formula, shows)
+    return Step(f"{part.name.rpartition('.')[2]}.wrote", group, part.title, sentence, formula, shows)
 
 
 def _next_layer(traced: StackTrace, layer: int) -> Iterator[Step]:

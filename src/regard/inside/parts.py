@@ -35,6 +35,13 @@ class PartTrace:
         return f"PartTrace({self.name}: {type(self.module).__name__}{heads})"
 
     @property
+    def title(self) -> str:
+        """What a person calls it: "self-attention", "cross-attention", "feed-forward", "Hyena"."""
+        part = self.name.rpartition(".")[2]
+        titles = {"cross": "cross-attention", "feedforward": "feed-forward"}
+        return titles.get(part) or getattr(self.module, "title", "") or type(self.module).__name__
+
+    @property
     def looks(self) -> bool:
         """Whether it is an attention of any kind."""
         return hasattr(self.module, "trace")

@@ -34,6 +34,7 @@ class Attention(Mixer):
     Its weights are the same in either order: whether it is `causal` is decided by the context.
     """
 
+    title = "self-attention"
     shares_rows = True
     needs_mask = True
     has_slots = True

@@ -36,6 +36,7 @@ CellState = Tensor | tuple[Tensor, ...]  # s; of an LSTM, s and its own memory: 
 class RecurrentSearch(Mixer):
     """The mixer and the cross-attention of a decoder in one."""
 
+    title = "recurrence with attention"
     starts_from_memory = True
     compiles = False
     unrolled = True

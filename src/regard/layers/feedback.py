@@ -30,6 +30,8 @@ from regard.settings import CausalModel
 class FeedbackAttention(Mixer):
     """Of one block: it looks at memories, one position at a time. `models/feedback.py` writes them."""
 
+    title = "attention to memories"
+
     def __init__(self, settings: CausalModel):
         super().__init__(settings, causal=True)
         self.heads, self.key_width = settings.heads, settings.head_key_width

@@ -27,6 +27,7 @@ class LocalSettings(PartSettings):
 
 class LocalAttention(Attention):
     Settings = LocalSettings
+    title = "local self-attention"
     needs_mask = False
 
     def __init__(self, settings: ModelSettings, causal: bool = False, decoder: bool = False):

@@ -42,6 +42,7 @@ class Decoding:
 
 class Mixer(nn.Module):
     Settings: ClassVar[type[PartSettings]] = PartSettings  # its own table in a recipe, [model.NAME]
+    title: ClassVar[str] = ""  # what it is called where a person reads it; empty: as its class
     shares_rows: ClassVar[bool] = False  # keeps the sequences of a row apart by `context.segments_BT`
     needs_mask: ClassVar[bool] = False  # reads `context.mask_B1TT`, which grows with the square of the length
     has_slots: ClassVar[bool] = False  # has `start_slots`: texts enter and leave while others are being decoded

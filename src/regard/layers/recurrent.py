@@ -81,15 +81,18 @@ class Recurrent(Mixer):
 
 
 class Rnn(Recurrent):
+    title = "RNN"
     cell, cell_of_one = nn.RNN, nn.RNNCell
 
 
 class Lstm(Recurrent):
+    title = "LSTM"
     cell, cell_of_one = nn.LSTM, nn.LSTMCell
     vectors = 2  # h and c
 
 
 class Gru(Recurrent):
+    title = "GRU"
     cell, cell_of_one = nn.GRU, nn.GRUCell
 
 

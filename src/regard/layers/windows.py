@@ -38,6 +38,8 @@ from regard.settings import ModelSettings
 class WindowAttention(Mixer):
     """Multi-head attention inside windows of `window` × `window` patches; smaller where the grid is."""
 
+    title = "window self-attention"
+
     def __init__(
         self,
         settings: ModelSettings,

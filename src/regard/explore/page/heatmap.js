@@ -220,7 +220,7 @@ function inside(position, from, step, count) {
 }
 
 function axes(rows, columns) {
-  return rows.axis || columns.axis ? h("span", { class: "axes" }, `down: ${rows.axis} · across: ${columns.axis}`) : null;
+  return rows.axis || columns.axis ? h("span", { class: "axes" }, `rows: ${rows.axis} · columns: ${columns.axis}`) : null;
 }
 
 export function legend(scale, most) {

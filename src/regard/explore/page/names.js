@@ -3,7 +3,6 @@
 import { visible } from "regard/dom.js";
 
 const ALONE = "layers"; // the name of a stack that is the only one
-const PARTS = { cross: "cross-attention", feedforward: "feed-forward" }; // of a layer, where words say it better
 
 export function stackName(name) {
   return name === ALONE ? "all layers" : `${name}, all layers`;
@@ -14,19 +13,19 @@ export function tokensName(name) {
   return name === ALONE ? "tokens" : name;
 }
 
-// "cross" as "cross-attention".
-export function partWords(part) {
-  return PARTS[part] ?? part;
-}
-
-// "decoder.0.cross.3" as "decoder, layer 1, cross-attention, head 4"; what is no part stays as it is.
-export function partName(name, { stack = true } = {}) {
+// "decoder.0.cross.3" as "decoder, layer 1, cross-attention, head 4"; what is not a part stays as it is.
+export function partName(page, name, { stack = true } = {}) {
   const found = /^(.+?)\.(\d+)(?:\.(\w+))?(?:\.(\d+))?$/.exec(name);
   if (!found) return name;
   const [, of, layer, part, head] = found;
-  const words = [stack && of !== ALONE ? of : null, `layer ${Number(layer) + 1}`, partWords(part)];
+  const words = [stack && of !== ALONE ? of : null, `layer ${Number(layer) + 1}`, part && titleOf(page, `${of}.${layer}.${part}`)];
   if (head !== undefined) words.push(`head ${Number(head) + 1}`);
   return words.filter(Boolean).join(", ");
+}
+
+// What the model's own part is called: "self-attention", "Hyena".
+function titleOf(page, name) {
+  return page.parts().find((part) => part.name === name)?.title ?? name.split(".").at(-1);
 }
 
 // Of a part that looks: whose layer it is, and at what it looks.
@@ -43,8 +42,8 @@ export function sidesOf(part) {
   const plain = ({ grid }) => Boolean(grid);
   return {
     rows: part.across
-      ? { labels: part.stack.pieces.map(step), stack: part.stack.name, axis: "a step: reads → writes", plain: true }
-      : { labels: part.stack.pieces, stack: part.stack.name, axis: "looks from", plain: plain(part.stack) },
-    columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "looks at", plain: plain(part.keys) },
+      ? { labels: part.stack.pieces.map(step), stack: part.stack.name, axis: "decoder step: reads → writes", plain: true }
+      : { labels: part.stack.pieces, stack: part.stack.name, axis: "query", plain: plain(part.stack) },
+    columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "key", plain: plain(part.keys) },
   };
 }

@@ -2,7 +2,7 @@
 
 import { choice, h, note, number, percent, problem, submittedByEnter, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
-import { partWords } from "regard/names.js";
+import { partName } from "regard/names.js";
 
 const WHAT = [
   ["residual", "the residual stream, after each layer"],
@@ -82,7 +82,7 @@ function maps(page, effect, what) {
     const width = stack ? stack.pieces.length : effect.labels[1].length;
     const effects = chosen.flatMap((i) => effect.values[i].slice(0, width));
     const values = Float32Array.from(effects, (value) => value ?? NaN);
-    const down = chosen.map((i) => named(rows[i], !stack));
+    const down = chosen.map((i) => named(page, rows[i], !stack));
     const across = stack ? stack.pieces : effect.labels[1].map((_, i) => `head\u00a0${i + 1}`);
     const other = stack && effect.other[stack.name];
     const place = (i) => `${i + 1} (${visible(other[i])} in place of ${visible(stack.pieces[i])})`;
@@ -116,9 +116,8 @@ function maps(page, effect, what) {
   return [compared, h("div", { class: "side-by-side" }, drawn), said];
 }
 
-// "decoder.0.cross" as "layer 1, cross-attention"; with the name of its stack where several are in one picture.
-function named(site, several) {
-  const [stack, layer, part] = site.split(".");
-  if (layer === "embedding") return "embedding";
-  return `${several ? stack : "layer"}\u00a0${Number(layer) + 1}${part ? `,\u00a0${partWords(part)}` : ""}`;
+// "decoder.0.cross" as "layer 1, cross-attention", on one line; with its stack where several are in one picture.
+function named(page, site, several) {
+  if (site.endsWith(".embedding")) return "embedding";
+  return partName(page, site, { stack: several }).replaceAll(" ", "\u00a0");
 }

@@ -1,7 +1,7 @@
 // Everything that can be switched off, as buttons: layers, parts, heads, and positions.
 
 import { h, visible } from "regard/dom.js";
-import { partWords, tokensName } from "regard/names.js";
+import { tokensName } from "regard/names.js";
 import { roving } from "regard/roving.js";
 
 const MOST_POSITIONS = 1200; // as buttons
@@ -53,7 +53,7 @@ export function switches(page, off, changed) {
       const cells = names.map((name) => {
         const part = layer.parts.find((each) => each.name.endsWith(`.${name}`));
         if (!part) return h("td");
-        const label = `${stack.name}, layer ${number + 1}, ${called(part)}`;
+        const label = `${stack.name}, layer ${number + 1}, ${part.title}`;
         const heads = Array.from({ length: part.switches }, (_, head) =>
           button("heads", `${part.name}.${head}`, String(head + 1), `${label}, head ${head + 1}`),
         );
@@ -65,7 +65,7 @@ export function switches(page, off, changed) {
       return h("tr", {}, h("th", { scope: "row" }, whole), cells);
     });
     const first = (name) => stack.layers.flatMap((layer) => layer.parts).find((part) => part.name.endsWith(`.${name}`));
-    const heads = h("tr", {}, h("td"), names.map((name) => h("th", { scope: "col" }, called(first(name)))));
+    const heads = h("tr", {}, h("td"), names.map((name) => h("th", { scope: "col" }, first(name).title)));
     return roving(
       h(
         "div",
@@ -99,10 +99,4 @@ export function switches(page, off, changed) {
     const others = h("div", { class: "line" }, buttons.slice(0, before));
     return roving(h("div", { class: "scroll", role: "group", "aria-label": name }, others, grid));
   }
-}
-
-function called(part) {
-  const name = part.name.split(".").at(-1);
-  if (name !== "mixer") return partWords(name);
-  return part.looks ? "attention" : part.kind;
 }

@@ -102,7 +102,7 @@ function completeness(found) {
   return h(
     "p",
     { class: "completeness" },
-    `Sum of all positions ${number(found.sum)} · f(x) − f(nothing) = ${number(found.f_x)} − ${number(found.f_baseline)} = ${number(found.difference)} · completeness error ${percent(found.error)}`,
+    `Sum of all positions ${number(found.sum)} · f(x) − f(nothing) = ${number(found.f_x)} − ${found.f_baseline < 0 ? `(${number(found.f_baseline)})` : number(found.f_baseline)} = ${number(found.difference)} · completeness error ${percent(found.error)}`,
     found.nodes ? ` with ${found.nodes} nodes` : "",
   );
 }

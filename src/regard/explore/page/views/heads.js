@@ -132,7 +132,7 @@ function allScores(page) {
       const scores = await page.ask("heads");
       const [parts, heads] = Object.values(scores)[0].labels;
       const rows = parts.flatMap((part, p) =>
-        heads.map((_, i) => [partName(`${part}.${i}`), ...Object.values(scores).map((score) => number(score.values[p][i]))]),
+        heads.map((_, i) => [partName(page, `${part}.${i}`), ...Object.values(scores).map((score) => number(score.values[p][i]))]),
       );
       const known = rows.filter((row) => row.slice(1).some((cell) => cell !== "–"));
       details.append(table("Scores of all heads", ["head", ...Object.keys(scores).map((name) => SCORES[name][0])], known));

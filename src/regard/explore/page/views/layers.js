@@ -145,7 +145,7 @@ async function contributions(page) {
   }
   const split = page.state.get("split") ?? "parts";
   const order = page.state.get("order") ?? "layer";
-  const terms = ordered(grouped(parts.labels[0], parts.values, split), order);
+  const terms = ordered(grouped(page, parts.labels[0], parts.values, split), order);
   const sum = parts.values.reduce((a, b) => a + b, 0);
   const word = visible(parts.token);
   return h(
@@ -169,7 +169,7 @@ async function contributions(page) {
       Math.abs(sum - parts.logit) > 1e-3 ? " What the model adds after its head, such as copies of the source, is not included." : "",
     ),
     bars(page, { label: `Contributions to ${word}`, names: terms.map(([name]) => name), values: terms.map(([, value]) => value), unit: "logit", plain: true }),
-    numbersBelow("All contributions", ["part", "logit"], () => parts.labels[0].map((name, i) => [nameOf(name), number(parts.values[i], 4)])),
+    numbersBelow("All contributions", ["part", "logit"], () => parts.labels[0].map((name, i) => [nameOf(page, name), number(parts.values[i], 4)])),
   );
 }
 
@@ -197,19 +197,19 @@ function otherToken(page) {
   ];
 }
 
-function nameOf(name) {
-  return partName(name, { stack: /^stage /.test(name) });
+function nameOf(page, name) {
+  return partName(page, name, { stack: /^stage /.test(name) });
 }
 
 // The terms summed over heads, or over parts; in the order of the model.
-function grouped(names, values, split) {
+function grouped(page, names, values, split) {
   const sums = new Map();
   names.forEach((name, i) => {
     const [, layer, part] = /^(.+\.\d+)\.(\w+)/.exec(name) ?? [];
     const group = !layer || split === "heads" ? name : split === "parts" ? `${layer}.${part}` : layer;
     sums.set(group, (sums.get(group) ?? 0) + values[i]);
   });
-  return [...sums].map(([name, value]) => [nameOf(name), value]);
+  return [...sums].map(([name, value]) => [nameOf(page, name), value]);
 }
 
 function ordered(terms, order) {

@@ -53,7 +53,7 @@ function scopes(page) {
     ? [{ key: `${last.name} of ${stacks[0].name}`, name: `${last.name}, all layers, of ${stacks[0].name}`, options: { of: stacks[0].name } }]
     : [];
   const parts = page.parts().filter((part) => part.mixes);
-  return [...whole, ...across, ...parts.map((part) => ({ key: part.name, name: `${partName(part.name)} (${part.kind})`, options: { part: part.name } }))];
+  return [...whole, ...across, ...parts.map((part) => ({ key: part.name, name: partName(page, part.name), options: { part: part.name } }))];
 }
 
 async function influence(page) {
@@ -95,8 +95,8 @@ function influenceMap(page, scope, found, compute) {
     heatmap(page, {
       matrix: matrixOf(found),
       label: `Influence, ${scope.name}`,
-      rows: { ...positions(page, stack), axis: "out at" },
-      columns: { ...positions(page, found.from), axis: "in at" },
+      rows: { ...positions(page, stack), axis: "output position" },
+      columns: { ...positions(page, found.from), axis: "input position" },
       scale: "positive",
     }),
     h(
@@ -130,8 +130,8 @@ async function convolutions(page) {
       { class: "note" },
       "Hyena convolves every channel with a filter as long as the text, between gates computed from the text. With the gates fixed, the whole layer is a matrix applied to v, just as attention applies its weights.",
     ),
-    controls(page, partName(part.name), [
-      choice("part", parts.map((each) => [each.name, partName(each.name)]), part.name, (value) => page.state.set({ part: value })),
+    controls(page, partName(page, part.name), [
+      choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })),
       choice(
         "channel",
         [["", "some; mean size of the operator"], ...Array.from({ length: channels }, (_, i) => [i, `channel ${i + 1}`])],
@@ -178,8 +178,8 @@ function matrixSection(page, part, asked, name, scale) {
     heatmap(page, {
       matrix: matrixOf(found),
       label: name,
-      rows: { ...positions(page, part.stack.name), axis: "position" },
-      columns: { ...positions(page, part.stack.name), axis: "takes from" },
+      rows: { ...positions(page, part.stack.name), axis: "output position" },
+      columns: { ...positions(page, part.stack.name), axis: "input position" },
       scale,
     }),
     exact ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from the layer's own output by at most ${exact}.`) : null,
@@ -198,11 +198,11 @@ async function alignment(page) {
     h("h2", {}, "Additive attention"),
     h("p", { class: "note" }, "α = softmax over the source of vᵀ tanh(W s + U h): which source words each step gathers (Bahdanau et al., 2015)."),
     parts.length > 1
-      ? h("div", { class: "controls" }, choice("part", parts.map((each) => [each.name, partName(each.name)]), part.name, (value) => page.state.set({ part: value })))
+      ? h("div", { class: "controls" }, choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })))
       : null,
     heatmap(page, {
       matrix,
-      label: `Alignment, ${partName(part.name)}`,
+      label: `Alignment, ${partName(page, part.name)}`,
       ...sidesOf(part),
     }),
   );

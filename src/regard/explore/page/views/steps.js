@@ -159,7 +159,7 @@ function overview(here, open) {
 
 function groupName(here, step) {
   if (["Input", "Output", "Next layer"].includes(step.group)) return step.group;
-  return `Layer ${here.layer + 1}: ${step.group.toLowerCase()}`;
+  return `Layer ${here.layer + 1}: ${step.group}`;
 }
 
 // ---------------------------------------------------------------- from step to step
@@ -352,7 +352,7 @@ function picture(page, here, shown, cell, open) {
   }
   const width = matrix.head.shape[1];
   const columns = show.columns
-    ? { labels: labels(page.stack(show.columns)), stack: show.columns, axis: "looks at" }
+    ? { labels: labels(page.stack(show.columns)), stack: show.columns, axis: "key" }
     : { labels: Array.from({ length: width }, (_, i) => String(i + 1)), axis: "number" };
   const one = show.draw === "row";
   const from = matrix.head.from?.[0] ?? 0;
@@ -360,7 +360,7 @@ function picture(page, here, shown, cell, open) {
     matrix,
     label,
     scale: show.matrix.endsWith(".weights") ? "unit" : "signed",
-    rows: { labels: labels(stack), stack: stack.name, axis: show.columns ? "looks from" : "position" },
+    rows: { labels: labels(stack), stack: stack.name, axis: show.columns ? "query" : "position" },
     columns,
     cell: one ? null : Math.max(3, Math.min(16, Math.floor(480 / Math.max(...matrix.head.shape)))),
     chosen: !one && stack === here.stack ? Math.floor((here.position - from) / (matrix.head.step?.[0] ?? 1)) : null,

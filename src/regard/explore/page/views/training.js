@@ -117,8 +117,8 @@ async function oneHead(page, moments) {
   const head = Math.min(page.state.get("head") ?? 0, part.heads - 1);
   const seen = await Promise.all(moments.map((moment) => page.ask("at_checkpoint", asked(moment, { what: "weights", part: part.name, head: head || undefined }))));
   const chosen = Math.max(0, moments.findIndex(({ step }) => step === (page.state.get("checkpoint") ?? null)));
-  const name = partName(`${part.name}.${head}`);
-  const options = parts.flatMap((each) => Array.from({ length: each.heads }, (_, i) => [`${each.name}.${i}`, partName(`${each.name}.${i}`)]));
+  const name = partName(page, `${part.name}.${head}`);
+  const options = parts.flatMap((each) => Array.from({ length: each.heads }, (_, i) => [`${each.name}.${i}`, partName(page, `${each.name}.${i}`)]));
   const pick = (value) => {
     const cut = value.lastIndexOf(".");
     page.state.set({ part: value.slice(0, cut), head: Number(value.slice(cut + 1)) });
