@@ -114,6 +114,15 @@ KINDS: dict[str, Callable[[], Subject]] = {
 }
 
 
+def writable(subject: Subject, logits_AW: torch.Tensor) -> torch.Tensor:
+    """The logits of the words that the model may write, written out: −∞ for the others."""
+    logits_AW = logits_AW.clone()
+    logits_AW[:, list(subject.never)] = -torch.inf
+    for answer, never in enumerate(subject.never_at):
+        logits_AW[answer, list(never)] = -torch.inf
+    return logits_AW
+
+
 MAKERS = (language, translator, masked, text_classifier, vit, swin, captioner, detector)
 
 

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.inside.faithfulness import seen_by
 from regard.inside.rollout import rollout_of_answer
 from regard.inside.sites import watching
 from regard.inside.trace import input_stacks, trace
+from small_models import writable
 
 
 @pytest.fixture(scope="module")
@@ -25,20 +27,47 @@ def test_integrated_gradients_sum_to_the_difference_from_an_empty_input(traced):
         assert values.labels == (traced[name].stack.pieces,)
     place = traced.first_answer
     said = traced.subject.answers[place]
-    nothing = traced.ablate(positions=[(name, t) for name, v in found.stacks.items() for t in range(len(v.values))])
+    empty = [(name, t) for name, v in found.stacks.items() for t in range(len(v.values))]
+    nothing = traced.ablate(positions=[(name, t) for name, t in empty if t not in traced[name].stack.fixed])
     difference = float(traced.logits_AW[place, said.token] - nothing.logits_AW[place, said.token])
     total = sum(float(values.values.sum()) for values in found.stacks.values())
     assert abs(total - difference) <= 0.01 * abs(difference)
     assert found.notes["difference"] == pytest.approx(difference, abs=1e-4)
     assert found.notes["error"] <= 0.01
+    assert all(found[name].values[t] == 0 for name, t in empty if t in traced[name].stack.fixed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fixed"),
+    [
+        ("language", []),
+        ("translator", [("encoder", 4), ("decoder", 0)]),
+        ("masked", [("layers", 0), ("layers", 2), ("layers", 4), ("layers", 5)]),
+        ("vit", []),
+        ("vit-both", [("layers", 0), ("layers", 1), ("layers", 2)]),
+        ("swin", []),
+    ],
+)
+def test_marks_masks_and_class_tokens_hold_no_input(make, kind, fixed):
+    traced = trace(make(kind))
+    assert [(stack.name, t) for stack in traced.stacks for t in sorted(stack.stack.fixed)] == fixed
+    assert not set(fixed) & set(seen_by(traced, traced.first_answer))
+
+
+def test_what_only_a_mark_can_speak_for_is_still_measured(make):
+    """The first answer of a language model that begins with <start>."""
+    subject = make("language").with_tokens([[1, 9, 30]])
+    assert seen_by(trace(subject), 0) == [("layers", 0)]
+    assert trace(subject).attribute("occlusion", answer=0).faithful(orders=1).deletion_curve.values.shape == (2, 2)
 
 
 @of_kinds("language", "language-hyena", "language-gru", "translator", "translator-bahdanau", "vit", "captioner")
 def test_gradient_times_input_is_the_slope_when_a_position_is_enlarged(traced):
     found = traced.attribute("gradient-input", answer=0, token=3)
-    step = 0.002
+    step, slopes = 0.002, []
     for stack in input_stacks(traced):
         content_TD = stack.layers[0].before_TD - stack.embedding.without_content_TD
+        content_TD[sorted(stack.stack.fixed)] = 0
         length = len(content_TD)
         change_NTD = torch.diag_embed(content_TD.T).permute(1, 2, 0) * step  # row t: position t alone
         both = torch.cat([change_NTD, -change_NTD])
@@ -46,7 +75,8 @@ def test_gradient_times_input_is_the_slope_when_a_position_is_enlarged(traced):
             up_N, down_N = traced.subject.logits(2 * length)[:, 0, 3].split(length)
         slope_T = (up_N - down_N) / (2 * step)
         torch.testing.assert_close(torch.from_numpy(found[stack.name].values), slope_T, atol=4e-3, rtol=0.02)
-        assert slope_T.abs().max() > 0.02
+        slopes.append(slope_T)
+    assert torch.cat(slopes).abs().max() > 0.02
 
 
 def test_of_a_linear_model_all_is_exact(make, silent):
@@ -70,7 +100,8 @@ def test_occlusion_is_what_each_position_alone_is_worth(traced):
         assert values.values == pytest.approx([-change for change in changes], abs=1e-5)
     other = traced.attribute("occlusion", answer=0, token=3)
     name, without = input_stacks(traced)[0].name, traced.ablate(positions=[(input_stacks(traced)[0].name, 0)])
-    lost = traced.logits_AW[0].log_softmax(-1)[3] - without.logits_AW[0].log_softmax(-1)[3]
+    before, after = (writable(traced.subject, each.logits_AW)[0].log_softmax(-1)[3] for each in (traced, without))
+    lost = before - after
     assert other[name].values[0] == pytest.approx(float(lost), abs=1e-5)
 
 

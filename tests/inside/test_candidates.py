@@ -45,7 +45,7 @@ def test_what_is_never_written_is_no_candidate(make):
     listed = {token for row in found.logits.notes["tokens"] for token in row}
     assert listed == set(range(traced.logits_AW.shape[1])) - {0, 1}
     assert found.probabilities.values.sum(-1) == pytest.approx(1.0, abs=1e-5)
-    assert found.probabilities.notes["over"] == "the 38 tokens that can be written"
+    assert found.probabilities.notes["over"] == "the 38 tokens that can be generated"
     assert "over" not in trace(make("text_classifier")).candidates().probabilities.notes
 
 

@@ -12,6 +12,7 @@ from regard.explain.view import View
 from regard.inside.named import Named
 
 MOST_BARS = 40
+COPIED = 1e-3  # a larger difference is more than rounding
 
 
 def contributions(view: View) -> Shown:
@@ -23,8 +24,11 @@ def contributions(view: View) -> Shown:
     several = f", answer {answer + 1} of {len(view.subject.answers)}" if len(view.subject.answers) > 1 else ""
     remarks = [
         f"'{token}'{several}: logit {logit:.3f}, probability {p:.1%}; "
-        f"the parts sum to the logit, but for {parts.notes['error']:.1e}"
+        f"measured difference between the logit and the sum of the parts: {parts.notes['error']:.1e}"
     ]
+    if abs(parts.notes["final_logit"] - logit) > COPIED:
+        final = parts.notes["final_logit"]
+        remarks.append(f"this is the logit of the head; with copies of the source it is {final:.3f}")
     return Shown(
         f"Direct logit attribution: what each part added to the logit of '{token}'",
         [parts],

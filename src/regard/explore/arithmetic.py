@@ -22,7 +22,7 @@ from regard.explore.stages import before_part, hidden, inner, joined, last_norm,
 from regard.explore.sums import TERMS, Cell, Line, exact, normalised, product, short, sigmoid, softmax, summed
 from regard.explore.sums_of_attention import head_vector, score
 from regard.explore.sums_of_embedding import place_lines, token_lines
-from regard.inside.readout import Gelu, Mapped, Normed
+from regard.inside.readout import Gelu, Mapped, Normed, SpanReadout
 from regard.layers.additive import AdditiveAttention
 from regard.layers.attention import Attention
 from regard.layers.windows import WindowAttention
@@ -250,6 +250,8 @@ def _pooled(looked: Looked, row: int, column: int) -> Written:
     name = f"{last.name}.out"
     x_TD = tensor(looked, name)
     width = x_TD.shape[-1]
+    if isinstance(readout, SpanReadout):
+        return _elsewhere(looked, name, row, column)
     if readout.pool == "position":
         return _elsewhere(looked, name, readout.positions[row], column)
     if readout.pool == "first" or (readout.pool == "both" and column < width):
@@ -274,12 +276,13 @@ def _logits(looked: Looked, of: str, head: int, row: int, column: int) -> Writte
     if readout is None:
         return [], "The answer is not a linear map of the last layer's output."
     made = hidden(looked)
-    h_D = made[-1][row]
-    weight_WD, bias_W = readout.head.weight, readout.head.bias
-    bias = None if bias_W is None else bias_W[column]
+    spans = isinstance(readout, SpanReadout)  # of an answer, every position is a word to choose from
+    place, word = (column, row) if spans else (row, column)
+    h_D, weight_WD, bias_W = made[-1][place], readout.head.weight, readout.head.bias
+    bias = None if bias_W is None else bias_W[word]
     cap = float(getattr(readout.head, "cap", 0.0))
     formula = "Σ_d h_d W_d + b" if bias is not None else "Σ_d h_d W_d"
-    lines = [product("z", formula, h_D, weight_WD[column], bias, _cells(f"{len(made) - 1}.hidden", row))]
+    lines = [product("z", formula, h_D, weight_WD[word], bias, _cells(f"{len(made) - 1}.hidden", place))]
     if cap:
         z = lines[0].value
         said = f"{short(cap)} · tanh({short(z)} / {short(cap)})"
@@ -288,10 +291,8 @@ def _logits(looked: Looked, of: str, head: int, row: int, column: int) -> Writte
 
 
 def _finished(lines: list[Line], logit: float) -> Written:
-    """What the readout does to a logit at last: words that are never said, and words that are copied."""
+    """What the readout does to a logit at last, of words that can be copied."""
     z = lines[-1].value
-    if logit == -math.inf:
-        return [*lines, Line("z", "−∞", -math.inf)], "This is never said, whatever its score."
     if abs(logit - z) < 1e-4 * max(1.0, abs(z)):
         return lines, ""
     copied = logit + math.log(-math.expm1(z - logit))
@@ -303,9 +304,9 @@ def _finished(lines: list[Line], logit: float) -> Written:
 
 
 def _probabilities(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
-    name_of = looked.trace.subject.name_of
-    logits_W = looked.trace.logits_AW[row]
-    if looked.trace.subject.independent:
+    subject = looked.trace.subject
+    logits_W, name_of = subject.writable(looked.trace.logits_AW[row], row), subject.name_of
+    if subject.independent:
         return [sigmoid(logits_W, column, ("logits", None, row, column))], ""
     return softmax(logits_W, column, name_of, lambda index: ("logits", None, row, index), ("p", "z")), ""
 

@@ -15,7 +15,7 @@ from regard.explain.mask_drawing import palette
 from regard.explore.look import as_png
 from regard.explore.session import Looked
 from regard.inside.named import named
-from regard.inside.rollout import read_from, readers_of
+from regard.inside.rollout import everywhere, read_from, reading
 from regard.layers.windows import WindowAttention
 
 
@@ -41,14 +41,14 @@ def seen(looked: Looked, part: str, answer: int = -1) -> dict[str, Any]:
     stack = next(each.stack for each in trace.stacks if part.startswith(f"{each.name}."))
     of_answers = stack.name == trace.last.name or trace.last.stack.grid is not None
     # Patches that a decoder reads are all read, each as it is.
-    readers = readers_of(trace, answer, stack) if of_answers else list(range(stack.before, len(stack.pieces)))
+    reading_T = reading(trace, answer, stack) if of_answers else everywhere(stack)
     keys = trace.stacks[trace.subject.stacks.index(stack) - 1].stack if looked.part(part).across else stack
     return named(
         "attention",
-        weights_HTS[:, readers].mean(1),
+        reading_T.to(weights_HTS) @ weights_HTS,
         [("head", [str(head + 1) for head in range(len(weights_HTS))]), ("position", keys.pieces)],
         read_from=read_from(trace, answer) if of_answers else "the mean of all patches",
-        readers=readers,
+        readers=reading_T.nonzero()[:, 0].tolist(),
     ).to_json()
 
 

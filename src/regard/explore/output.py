@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import UsageError
-from regard.explore.session import Looked
+from regard.explore.session import OF_TOKENS, Looked
 from regard.inside.subject import Subject
 
 SHOWN = 20  # candidates of a place
@@ -53,11 +53,12 @@ def force(looked: Looked, answer: int, token: int, more: int | None = None) -> d
     if not 0 <= token < looked.trace.logits_AW.shape[-1]:
         raise UsageError(f"There is no token {token}.", "There is no word with this number.", "Choose a word.")
     other = forced(subject, answer, token, more)
-    input_ = {name: value for name, value in looked.given.items() if name not in ("target", "forced", "tokens")}
+    input_ = {name: value for name, value in looked.given.items() if name not in ("target", *OF_TOKENS)}
     if from_the_start:
         input_["forced"] = [*(each.token for each in subject.answers[:answer]), token]
     else:
-        input_["tokens"] = other.tokens
+        assert other.tokens is not None
+        input_ |= {"tokens": other.tokens, "written": len(other.tokens[0]) - answer - 2}
     return {"input": input_, "said": other.said, "words": _words(other), "before": _words(subject)}
 
 
@@ -77,8 +78,13 @@ def continuation(looked: Looked, more: int = 24) -> dict[str, Any]:
     return {
         "tokens": written,
         "words": other.last.pieces[len(ids) :],
-        "input": looked.given | {"tokens": other.tokens},
+        "input": looked.given | {"tokens": other.tokens, "written": _written(subject) + len(written)},
     }
+
+
+def _written(subject: Subject) -> int:
+    """Of the tokens that are there, how many the model has written."""
+    return sum(not answer.given for answer in subject.answers[:-1])
 
 
 def beams(looked: Looked, beam: int | None = None) -> dict[str, Any]:

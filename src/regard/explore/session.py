@@ -34,6 +34,7 @@ MOST_IMAGE = 64 * 2**20  # bytes of one that is sent, or characters of it as bas
 SENT = "sent/"  # before the names of images that the page sent
 TEXTS = ("text", "question", "target", "context")
 FIELDS = ("text", "question", "image", "moves", "target", "context", "wish")  # of an input, in the order of a form
+OF_TOKENS = ("tokens", "written", "forced")  # ids instead of the text; how many the model wrote; how an output begins
 
 Made = TypeVar("Made")
 
@@ -165,9 +166,9 @@ class Session:
     def _checked(self, run: int, given: dict[str, Any]) -> dict[str, Any]:
         fields = self.fields(run)
         for name, value in given.items():
-            if name not in (*fields, "tokens", "forced"):
+            if name not in (*fields, *OF_TOKENS):
                 raise UsageError(f"An input has no '{name}'.", f"It has {', '.join(fields)}.", "Leave it out.")
-            if name not in ("tokens", "forced"):
+            if name not in OF_TOKENS:
                 _check_text(name, value)
         return {name: self._cut(run, name, value) for name, value in given.items() if value not in ("", None, [])}
 
@@ -193,7 +194,7 @@ class Session:
         if "tokens" not in given:
             return trace(subject)
         with fitting():
-            return trace(with_tokens(subject, given["tokens"]))
+            return trace(with_tokens(subject, given["tokens"], given.get("written", 0)))
 
     def _forced(self, run: int, ids: Any) -> list[int]:
         """The ids that an output begins with, whatever the model would rather say."""
@@ -284,8 +285,8 @@ def fitting() -> Iterator[None]:
         ) from error
 
 
-def with_tokens(subject: Subject, tokens: Any) -> Subject:
-    """The same with these ids in place of its own."""
+def with_tokens(subject: Subject, tokens: Any, written: Any = 0) -> Subject:
+    """The same with these ids in place of its own, of which the model has written the last so many."""
     if subject.with_tokens is None:
         raise UsageError("Its tokens cannot be changed.", "They are not words.", "Change the input instead.")
     embeds: list[Any] = [stack.embed for stack in subject.stacks]
@@ -293,7 +294,9 @@ def with_tokens(subject: Subject, tokens: Any) -> Subject:
         raise UsageError("These tokens cannot be read.", "They are not a list for each stack.", "Choose them again.")
     for ids, embed in zip(tokens, embeds, strict=True):
         _ids(ids, embed.table.num_embeddings)
-    return subject.with_tokens(tokens)
+    if not isinstance(written, int) or not 0 <= written < len(tokens[-1]):
+        raise UsageError("These tokens cannot be read.", f"{written!r:.40} of them are not.", "Choose them again.")
+    return subject.with_tokens(tokens, written)
 
 
 def _ids(ids: Any, words: int) -> list[int]:

@@ -18,7 +18,7 @@ from regard.errors import UsageError
 from regard.explore.session import Looked
 from regard.explore.stages import last_norm, stack_of
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
-from regard.inside.readout import Mapped, Normed
+from regard.inside.readout import Mapped, Normed, SpanReadout
 from regard.layers.additive import AdditiveAttention
 from regard.layers.bahdanau import RecurrentSearch
 from regard.layers.hyena import Hyena
@@ -89,7 +89,7 @@ def likeliest(looked: Looked, answer: int, count: int = 10) -> dict[str, Any]:
     tokens = torch.topk(p_W, min(count, len(p_W))).indices.tolist()
     said = trace.subject.answers[answer].token
     tokens = [*tokens, *([said] if said not in tokens else [])]
-    tokens = [token for token in tokens if bool(logits_W[token].isfinite())]
+    tokens = [token for token in tokens if token not in trace.subject.never_of(answer)]
     return {
         "tokens": tokens,
         "names": [trace.subject.name_of(token) for token in tokens],
@@ -294,7 +294,8 @@ def _about_mask(part: PartTrace) -> str:
     if isinstance(part.module, WindowAttention):
         return "It sees the patches of its own window; the others are masked (grey)."
     if hasattr(part.module, "window"):
-        return "It sees only nearby positions; the others, and later ones, are masked (grey)."
+        later = ", and later ones," if part.context.causal else ""
+        return f"It sees only nearby positions; the others{later} are masked (grey)."
     return "Later positions are masked (grey)." if part.context.causal else ""
 
 
@@ -371,10 +372,8 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
     readout = trace.subject.readout
     if readout is None:
         sentence = "The answer is not a linear map of the last layer's output."
-        if trace.subject.independent:
-            sentence += " Each class is judged by itself, so probabilities need not sum to 1."
-        formula = "p = 1 / (1 + exp(−z))" if trace.subject.independent else "p = softmax(z)"
-        yield Step("probabilities", "Output", "Answer", sentence, formula, [Show("probabilities", "bars", "likeliest")])
+        shows = [Show("probabilities", "bars", "likeliest")]
+        yield Step("probabilities", "Output", "Answer", sentence, "p = softmax(z)", shows)
         return
     if readout.pool in ("mean", "both"):
         about = "The mean of all positions is read" + (", beside the first." if readout.pool == "both" else ".")
@@ -391,11 +390,18 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
     hidden = Show(f"{len(readout.steps)}.hidden", "strip", "h")
     bias = " + b" if readout.head.bias is not None else ""
     about = "The dot product with the output vector of each word or class is its logit."
+    if isinstance(readout, SpanReadout):
+        about = "The dot product with one vector for the beginning, and one for the end, is the logit of each position."
+        hidden = Show(f"{name}.out", "strip", "h", rows=name)
     shows = [hidden, Show("logits", "bars", "logits of the likeliest", "→")]
     yield Step("logits", "Output", "Logits", about, f"z = h · W{bias}", shows)
-    about = "Softmax turns all logits into probabilities."
+    about, formula = "Softmax turns all logits into probabilities.", "p_i = exp(z_i − max) / Σ_j exp(z_j − max)"
+    if trace.subject.independent:
+        about, formula = "Each class has a probability of its own; they need not sum to 1.", "p = 1 / (1 + exp(−z))"
+    elif trace.subject.never or trace.subject.never_at:
+        about = "Softmax turns the logits of all tokens that can be generated into probabilities."
     shows = [Show("probabilities", "bars", "probabilities of the likeliest")]
-    yield Step("probabilities", "Output", "Probabilities", about, "p_i = exp(z_i − max) / Σ_j exp(z_j − max)", shows)
+    yield Step("probabilities", "Output", "Probabilities", about, formula, shows)
 
 
 def _about_norm(norm: nn.Module) -> str:

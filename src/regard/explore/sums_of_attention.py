@@ -157,7 +157,9 @@ def score(looked: Looked, of: str, head: int, row: int, column: int) -> tuple[li
     if isinstance(module, WindowAttention):
         said = f"{short(lines[0].value)} + {short(bias)}"
         lines.append(Line("s", "q · k / √K + bias of this distance", lines[0].value + bias, numbers=said))
-    why = "It comes later." if column > row and not looked.part(of).across else "It is too far away."
+    context = looked.part(of).context
+    hidden = context is not None and context.causal and not looked.part(of).across and column > row
+    why = "It comes later." if hidden else "It is too far away."
     return _seen(lines, traced.scores_BHTS[0, head, row, column], why)
 
 

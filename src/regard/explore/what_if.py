@@ -115,7 +115,7 @@ def patch(looked: Looked, other: dict[str, Any], what: What = "residual", answer
     ours, theirs = here.subject.tokens, there.subject.tokens
     if ours is not None and theirs is not None and len(ours) > 1:
         there = trace(with_tokens(there.subject, [*theirs[:-1], *ours[-1:]]))
-        ours_A, theirs_A = here.logits_AW.argmax(-1), there.logits_AW.argmax(-1)
+        ours_A, theirs_A = (here.subject.writable(each.logits_AW).argmax(-1) for each in (here, there))
         if answer is None:
             differ = (ours_A != theirs_A).nonzero()[:, 0].tolist()
             if not differ:

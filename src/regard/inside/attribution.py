@@ -5,7 +5,8 @@
     occlusion              ln p(answer) − ln p(answer | position t emptied)
     rollout                how much of t is in what the answer is read from, by attention
 
-x is what the first block of a stack reads, x⁰ the same places with nothing in them, and f the logit of the answer. All
+x is what the first block of a stack reads, x⁰ the same places with nothing in them, and f the logit of the answer. What
+is no part of the input, such as a class token, <start> or [MASK], is the same in both, so that gradients give it 0. All
 that is read takes the way from x⁰ to x at once: of a translator the source and what was already written, of a Swin its
 patches. Integrated gradients are complete: over all positions they sum to f(x) − f(x⁰), up to the error of the
 integral, which is measured. The integral is taken at Gauss-Legendre nodes of u with α = u⁸: where a norm reads x⁰ = 0,
@@ -160,16 +161,13 @@ def _replaced_by(x_BTD: Tensor) -> Edit:
 
 def _between(stack: StackTrace, alpha_B: Tensor) -> Tensor:
     """Points on the way from the baseline to the input, to be differentiated by: [B, T, D]."""
-    base_TD, x_TD = stack.embedding.without_content_TD, _x(stack)
+    base_TD, x_TD = stack.baseline_TD, _x(stack)
     points_BTD = base_TD + alpha_B.to(x_TD)[:, None, None] * (x_TD - base_TD)
     return points_BTD.detach().requires_grad_()
 
 
 def _times_change(inputs: list[StackTrace], gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        stack.name: ((_x(stack) - stack.embedding.without_content_TD) * gradient[stack.name]).sum(-1)
-        for stack in inputs
-    }
+    return {stack.name: ((_x(stack) - stack.baseline_TD) * gradient[stack.name]).sum(-1) for stack in inputs}
 
 
 def _x(stack: StackTrace) -> Tensor:
@@ -178,8 +176,8 @@ def _x(stack: StackTrace) -> Tensor:
 
 def _at_the_ends(question: Question, inputs: list[StackTrace]) -> tuple[float, float]:
     """f(x), and f of the baseline."""
-    nothing = {stack.name: torch.ones_like(_x(stack)[None, :, 0], dtype=torch.bool) for stack in inputs}
-    low = emptied(question.trace, nothing, lambda logits_BAW: logits_BAW[:, question.answer, question.token])
+    empty = {stack.name: (_x(stack) != stack.baseline_TD).any(-1)[None] for stack in inputs}
+    low = emptied(question.trace, empty, lambda logits_BAW: logits_BAW[:, question.answer, question.token])
     return float(question.trace.logits_AW[question.answer, question.token]), float(low)
 
 
@@ -191,7 +189,7 @@ def occlusion(question: Question) -> Scores:
     trace = question.trace
 
     def log_p(logits_BAW: Tensor) -> Tensor:
-        return trace.subject.log_p(logits_BAW[:, question.answer])[:, question.token]
+        return trace.subject.log_p(logits_BAW[:, question.answer], question.answer)[:, question.token]
 
     inputs = input_stacks(trace)
     lengths = [len(stack.stack.pieces) for stack in inputs]

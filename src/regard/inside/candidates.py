@@ -41,9 +41,7 @@ def candidates(
 ) -> Candidates:
     _check(count, temperature, top_k, top_p)
     subject = trace.subject
-    logits_AW = trace.logits_AW.clone()
-    for answer in range(len(subject.answers)):
-        logits_AW[answer, subject.never_of(answer)] = -torch.inf
+    logits_AW = subject.writable(trace.logits_AW)
     p_AW = _drawn_with(logits_AW, temperature, top_k, top_p)
     if subject.independent:  # nothing is drawn of these: each is there or not
         p_AW = subject.log_p(logits_AW).exp()
@@ -66,8 +64,10 @@ def candidates(
     ]
     notes: dict[str, Any] = {"words": words, "tokens": tokens}
     settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    if subject.never:
-        settings["over"] = f"the {int(logits_AW.isfinite().sum(-1).max()):,} tokens that can be written"
+    if subject.never or subject.never_at:
+        counts = sorted(set(logits_AW.isfinite().sum(-1).tolist()))
+        many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+        settings["over"] = f"the {many} tokens that can be generated"
     return Candidates(
         named("logit", logits_AK, axes, **notes),
         named("probability", p_AK, axes, **notes, **settings),

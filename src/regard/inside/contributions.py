@@ -16,13 +16,18 @@ from regard.errors import UsageError
 from regard.inside.named import Named, named
 from regard.inside.parts import LayerTrace, PartTrace
 from regard.inside.readout import through_norm, with_constant
+from regard.inside.subject import plainly
 from regard.inside.trace import Trace
 from regard.models.swin import PatchMerging
 
 
 @torch.no_grad()
 def contributions(trace: Trace, answer: int = -1, token: int | str | None = None) -> Named:
-    """What each part added to the logit of a token, or of the answer itself; `notes` has the logit and the error."""
+    """What each part added to the logit of a token, or of the answer itself.
+
+    `notes` has the logit of the head, which the parts sum to within `error`, and the final one: a model that copies
+    words of its source adds to it.
+    """
     subject = trace.subject
     if subject.readout is None:
         raise UsageError(
@@ -34,8 +39,8 @@ def contributions(trace: Trace, answer: int = -1, token: int | str | None = None
     token = trace.token(token, answer)
     names, terms_XTD, x_TD = residual_terms(trace)
     parts_X = subject.readout.parts(terms_XTD, x_TD, answer, token)
-    logit = float(trace.logits_AW[answer, token])
-    plain = logit if subject.readout.finish is None else float(parts_X.sum())
+    with plainly(subject.model):
+        logit = float(subject.readout.before_finish(trace.last.layers[-1].after_TD[None])[0, answer, token])
     return named(
         "contribution",
         parts_X,
@@ -44,7 +49,8 @@ def contributions(trace: Trace, answer: int = -1, token: int | str | None = None
         answer=subject.answers[answer].label,
         token=subject.name_of(token),
         logit=logit,
-        error=abs(float(parts_X.sum()) - plain),
+        final_logit=float(trace.logits_AW[answer, token]),
+        error=abs(float(parts_X.sum()) - logit),
     )
 
 

@@ -2,12 +2,13 @@
 
     deletion            p of the answer while positions are emptied, those of the highest score first: low is good
     insertion           p while they are put back into an empty input, in the same order: high is good
-    area                (Σ s − (s₀ + sₙ) / 2) / n                                        of such a curve s₀ … sₙ
+    area                Σ (s_i + s_i+1) / 2 · (x_i+1 − x_i)      of such a curve s₀ … sₙ, at shares x₀ = 0 … xₙ = 1
     comprehensiveness   mean of p(x) − p(x without the top k %)     k = 10, 20 … 100: high is good
     sufficiency         mean of p(x) − p(only the top k %)          low is good
 
-A position is emptied as in ablation. Left out are positions that the answer cannot see, such as those after it. Long
-inputs are emptied in groups. Beside all this stands what random orders give. To insert in one order is to delete in the
+A position is emptied as in ablation. Left out are positions that the answer cannot see, such as those after it, and
+those that hold no input, such as a class token or <end>, unless there are no others. Long inputs are emptied in groups.
+Beside all this stands what random orders give. To insert in one order is to delete in the
 reverse order, read backwards, and a random order reversed is as random: so one curve of each serves both.
 
 Shapes: U units, which are positions · N sets of them · G groups · R random orders · T positions
@@ -42,7 +43,8 @@ class Faithfulness:
     insertion: float
     deletion_random: float  # means over the random orders
     insertion_random: float
-    random_spread: float  # the standard deviation of their areas
+    deletion_beats: int  # of the random orders, how many have a larger area
+    insertion_beats: int  # a smaller one
     comprehensiveness: float
     sufficiency: float
     comprehensiveness_random: float
@@ -87,18 +89,20 @@ def faithfulness(
     p_N = _remembered(trace, [frozenset(units[u] for u in empty) for empty in rows], answer, token)
 
     deletion, insertion = p_N[deleted], np.stack([p_N[inserted], *p_N[deleted[1:]][:, ::-1]])
-    deletion_areas, insertion_areas = areas(deletion), areas(insertion)
+    removed_shares = np.array(removed) / len(units)
+    deletion_areas, insertion_areas = areas(deletion, removed_shares), areas(insertion, 1 - removed_shares[::-1])
     whole = p_N[without(best_first[:0])]
     comprehensiveness, sufficiency = (whole - p_N[sets].mean(1) for sets in (without_top, only_top))
     said = {"answer": trace.subject.answers[answer].label, "token": trace.subject.name_of(token), "seed": seed}
     return Faithfulness(
-        _curve("deletion", deletion, [count / len(units) for count in removed], said),
-        _curve("insertion", insertion, [1 - count / len(units) for count in reversed(removed)], said),
+        _curve("deletion", deletion, removed_shares, said),
+        _curve("insertion", insertion, 1 - removed_shares[::-1], said),
         float(deletion_areas[0]),
         float(insertion_areas[0]),
         float(deletion_areas[1:].mean()),
         float(insertion_areas[1:].mean()),
-        float(deletion_areas[1:].std()),
+        int((deletion_areas[1:] > deletion_areas[0]).sum()),
+        int((insertion_areas[1:] < insertion_areas[0]).sum()),
         float(comprehensiveness[0]),
         float(sufficiency[0]),
         float(comprehensiveness[1:].mean()),
@@ -120,22 +124,23 @@ def _remembered(trace: Trace, empty: Sequence[frozenset[Unit]], answer: int, tok
     return np.array([known[answer, token, units] for units in empty])
 
 
-def areas(curves: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Under each of these, [..., n + 1], of a width of 1."""
-    area: NDArray[np.float64] = (curves.sum(-1) - (curves[..., 0] + curves[..., -1]) / 2) / (curves.shape[-1] - 1)
-    return area
+def areas(curves: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Under each of these, [..., n + 1]. Where positions are emptied in groups, shares are not quite even."""
+    return np.asarray(np.trapezoid(curves, shares), dtype=np.float64)
 
 
 def seen_by(trace: Trace, answer: int, stacks: Mapping[str, object] | None = None) -> list[Unit]:
     """The positions of the input that can speak for an answer, of these stacks or of all."""
     last = trace.subject.answers[answer].position
-    units = []
+    units: list[Unit] = []
+    fixed: list[Unit] = []
     for stack in input_stacks(trace):
         if stacks is None or stack.name in stacks:
             length = len(stack.stack.pieces)
             length = last + 1 if stack.causal and last is not None and stack is trace.last else length
-            units += [(stack.name, position) for position in range(length)]
-    return units
+            for position in range(length):
+                (fixed if position in stack.stack.fixed else units).append((stack.name, position))
+    return units or fixed
 
 
 def probabilities(trace: Trace, empty: Sequence[Sequence[Unit]], answer: int, token: int) -> NDArray[np.float64]:
@@ -149,12 +154,12 @@ def probabilities(trace: Trace, empty: Sequence[Sequence[Unit]], answer: int, to
     p_N = emptied(
         trace,
         {stack: mask_NT.to(trace.logits_AW.device) for stack, mask_NT in masks.items()},
-        lambda logits_BAW: trace.subject.log_p(logits_BAW[:, answer]).exp()[:, token],
+        lambda logits_BAW: trace.subject.log_p(logits_BAW[:, answer], answer).exp()[:, token],
     )
     return p_N.double().cpu().numpy()
 
 
-def _curve(name: str, curves: NDArray[np.float64], shares: Sequence[float], notes: dict[str, Any]) -> Named:
+def _curve(name: str, curves: NDArray[np.float64], shares: NDArray[np.float64], notes: dict[str, Any]) -> Named:
     orders = ["by score", *(f"random {number + 1}" for number in range(len(curves) - 1))]
     at = [f"{100 * share:.0f} %" for share in shares]
     what = "emptied" if name == "deletion" else "present"

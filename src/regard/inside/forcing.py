@@ -32,7 +32,7 @@ def force(subject: Subject, answer: int, token: int, more: int | None = None) ->
         )
     answers = subject.answers
     answer = subject.place(answer)
-    if token in subject.never:
+    if token in subject.never_of(answer):
         raise UsageError(
             f"{subject.name_of(token)} cannot be forced.", "It is never generated.", "Choose another word."
         )

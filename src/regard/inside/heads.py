@@ -11,10 +11,11 @@
                  (the OV circuit of Elhage et al., 2021, counted like the copy score of Wang et al., 2022)
 
 Queries that see one key only are left out of all means, since there is nothing to choose. A number is missing (NaN)
-where it makes no sense: before, itself and copying from another sequence; induction in a model that is not causal, or
-not of words; copying where words are not both read and written; importance of attention that cannot be switched off
-head by head. For copying, the vector of a token is what is embedded, without its position, after the norm that the
-head reads through; the logit is read through the final norm, without biases.
+where it makes no sense: previous, self and copying of attention to another sequence; previous among patches, which have
+neighbours in two directions; induction in a model that is not causal, or not of words; copying where words are not both
+read and written; importance of attention that cannot be switched off head by head. For copying, the vector of a token
+is what is embedded, without its position, after the norm that the head reads through; the logit is read through the
+final norm, without biases.
 
 Shapes: H heads · T queries · S keys · B rows · A answers · N tokens drawn · D model width · V value width of a head ·
         W words
@@ -30,12 +31,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.tokenizers import SPECIALS, START
+from regard.data.tokenizers import SPECIALS
 from regard.errors import UsageError, did_you_mean
 from regard.inside.ablation import Off, ablate
 from regard.inside.named import Named, named
-from regard.inside.parts import PartTrace
+from regard.inside.parts import PartTrace, StackTrace
 from regard.inside.readout import Normed, Readout
+from regard.inside.subject import Subject
 from regard.inside.trace import Trace, trace
 from regard.inside.variants import log_p_of_answers
 from regard.layers.attention import Attention
@@ -68,6 +70,9 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
             "This model has no heads.", "None of its parts is an attention.", "Use the influence of positions instead."
         )
     found = _by_attention(parts, [score for score in scores if score in BY_ATTENTION])
+    for stack in traced.stacks:
+        if stack.stack.grid and stack.stack.words is None:  # the patch before may be at the end of the row above
+            found["previous"] = _without(found.get("previous", {}), stack)
     if "importance" in scores:
         found["importance"] = importance(traced, parts)
     if "induction" in scores:
@@ -75,6 +80,11 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
     if "copying" in scores:
         found["copying"] = copying(traced, seed)
     return {score: _named(score, parts, found[score]) for score in scores}
+
+
+def _without(of_parts: OfParts, stack: StackTrace) -> OfParts:
+    inside = {part.name for layer in stack.layers for part in layer.parts}
+    return {name: values for name, values in of_parts.items() if name not in inside}
 
 
 def _named(score: str, parts: list[PartTrace], of_parts: OfParts) -> Named:
@@ -160,13 +170,16 @@ def induction(traced: Trace, seed: int, period: int) -> OfParts:
         return {}
     embed = subject.last.embed
     assert subject.tokens is not None
-    starts = [START] if subject.tokens[0][:1] == [START] else []
+    starts = subject.tokens[0][:1] if 0 in subject.last.fixed else []
     positions = getattr(embed.positions, "table", None)  # learned ones, which end somewhere
     if positions is not None:
         period = min(period, (positions.num_embeddings - len(starts)) // 2)
+    words = ordinary_words(subject)
+    if len(words) < 2 or period < 2:
+        return {}
     sums: OfParts = {}
     for draw in range(DRAWS):
-        ids = random_tokens(embed.table.num_embeddings, period, seed + draw)
+        ids = random_tokens(words, period, seed + draw)
         repeated = trace(subject.with_tokens([[*starts, *ids, *ids]]))
         for part in repeated.parts():
             if part.looks:
@@ -175,12 +188,17 @@ def induction(traced: Trace, seed: int, period: int) -> OfParts:
     return sums
 
 
-def random_tokens(vocabulary: int, count: int, seed: int) -> list[int]:
-    """Different ones if there are enough, and none that is special."""
+def ordinary_words(subject: Subject) -> list[int]:
+    """The ids that can be written and are no marks, such as <end>; of pixels, every colour."""
+    never = {*subject.never, *(range(len(SPECIALS)) if subject.last.grid is None else ())}
+    return [token for token in range(subject.last.embed.table.num_embeddings) if token not in never]
+
+
+def random_tokens(words: Sequence[int], count: int, seed: int) -> list[int]:
+    """Different ones, if there are enough."""
     generator = torch.Generator().manual_seed(seed)
-    words = vocabulary - len(SPECIALS)
-    drawn = torch.cat([torch.randperm(words, generator=generator) for _ in range(-(-count // words))])
-    return (drawn[:count] + len(SPECIALS)).tolist()
+    drawn = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(-(-count // len(words)))])
+    return [words[index] for index in drawn[:count].tolist()]
 
 
 # ---------------------------------------------------------------- copying

@@ -3,6 +3,7 @@
     logits_l = head(norm(x_l))                       x_l: the residual stream after layer l; x_0: what was embedded
     agreement_l = share of answers whose likeliest word is the final one
     KL_l = Σ p_final ln(p_final / p_l)               nats, mean of the answers
+    p = softmax of the logits of the words that can be written; of classes that exclude none, σ of each
 
 At the last layer this is the model's own answer: agreement is 100 %, and KL is 0.
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.errors import UsageError
 from regard.inside.named import Named, named
@@ -44,17 +46,19 @@ def lens(trace: Trace) -> Lens:
     last = trace.last
     layers = ["embedding", *(str(number + 1) for number in range(len(last.layers)))]
     answers = answer_names(trace)
-    final_AW = trace.logits_AW.log_softmax(-1)
+    final_AW = subject.writable(trace.logits_AW)
+    divergence = of_each_class if subject.independent else of_one_distribution
     said_A1 = torch.tensor([[answer.token] for answer in subject.answers], device=final_AW.device)
     p_LA, said_LA, kl_LA, words_LA = [], [], [], []
     for x_TD in last.residual_LTD:
         with plainly(subject.model):
-            log_p_AW = subject.readout(x_TD[None])[0].float().log_softmax(-1)
+            logits_AW = subject.writable(subject.readout(x_TD[None])[0].float())
+        log_p_AW = subject.log_p(logits_AW)
         best = log_p_AW.max(-1)
         p_LA.append(best.values.exp())
         words_LA.append(best.indices)
         said_LA.append(log_p_AW.gather(1, said_A1)[:, 0].exp())
-        kl_LA.append(divergence(final_AW, log_p_AW))
+        kl_LA.append(divergence(final_AW, logits_AW))
     tokens_LA = torch.stack(words_LA)
     agreement_L = 100 * (tokens_LA == final_AW.argmax(-1)).float().mean(-1)
     axes = [("layer", layers), ("answer", answers)]
@@ -67,10 +71,20 @@ def lens(trace: Trace) -> Lens:
     )
 
 
-def divergence(log_p_AW: Tensor, log_q_AW: Tensor) -> Tensor:
-    """KL(p ‖ q) of each answer, in nats: [A]. Where p is 0, nothing is added, whatever q is."""
+def of_one_distribution(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
+    """KL(p_final ‖ p) of each answer, in nats: [A]. Where p_final is 0, nothing is added, whatever p is."""
+    log_p_AW, log_q_AW = final_AW.log_softmax(-1), logits_AW.log_softmax(-1)
     terms_AW = log_p_AW.exp() * (log_p_AW - log_q_AW)
     return torch.where(log_p_AW.isneginf(), 0.0, terms_AW).sum(-1)
+
+
+def of_each_class(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
+    """The same where each class is there or not, by a sigmoid of its own: the sum over classes."""
+    there, not_there = (
+        (sign * final_AW).sigmoid() * (F.logsigmoid(sign * final_AW) - F.logsigmoid(sign * logits_AW))
+        for sign in (1, -1)
+    )
+    return (there + not_there).sum(-1)
 
 
 def answer_names(trace: Trace) -> list[str]:

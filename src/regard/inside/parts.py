@@ -121,6 +121,14 @@ class StackTrace:
         return self.stack.name
 
     @property
+    def baseline_TD(self) -> Tensor:
+        """What the first block would read of an empty input; what holds no input stays."""
+        holds_none_T1 = torch.zeros(len(self.stack.pieces), 1, dtype=torch.bool)
+        holds_none_T1[sorted(self.stack.fixed)] = True
+        x_TD = self.layers[0].before_TD
+        return torch.where(holds_none_T1.to(x_TD.device), x_TD, self.embedding.without_content_TD)
+
+    @property
     def causal(self) -> bool:
         """Whether positions see only what comes before them."""
         return any(part.context is not None and part.context.causal for part in self.layers[0].parts)

@@ -104,11 +104,21 @@ class Readout:
 
     def __call__(self, x_BTD: Tensor) -> Tensor:
         """The logits of all answers, from what a block wrote: [B, A, W]."""
+        h_BAD = self.hidden(x_BTD)
+        logits_BAW: Tensor = self.head(h_BAD)
+        return logits_BAW if self.finish is None else self.finish(logits_BAW, h_BAD)
+
+    def before_finish(self, x_BTD: Tensor) -> Tensor:
+        """The logits that parts add up to: of the head alone."""
+        logits_BAW: Tensor = self.head(self.hidden(x_BTD))
+        return logits_BAW
+
+    def hidden(self, x_BTD: Tensor) -> Tensor:
+        """What the head reads: [B, A, D]."""
         h_BAD = self.pooled(self.norm(x_BTD))
         for step in self.steps:
             h_BAD = step(h_BAD)
-        logits_BAW = self.head(h_BAD)
-        return logits_BAW if self.finish is None else self.finish(logits_BAW, h_BAD)
+        return h_BAD
 
     def pooled(self, x_BTD: Tensor) -> Tensor:
         """[B, A, D]; where the first position and the mean are read both, they stand side by side: [B, A, 2D]."""
@@ -120,10 +130,7 @@ class Readout:
         return first_B1D if self.pool == "first" else mean_B1D
 
     def parts(self, terms_XTD: Tensor, x_TD: Tensor, answer: int, token: int) -> Tensor:
-        """What each term, of the sum x that the last block wrote, adds to the logit of a token: [X].
-
-        Before anything is added by `finish`.
-        """
+        """What each term, of the sum x that the last block wrote, adds to the logit of a token before `finish`: [X]."""
         terms_XTD = self.pooled(through_norm(terms_XTD, self.norm, x_TD))
         h_AD = self.pooled(self.norm(x_TD[None]))[0]
         for step in self.steps:
@@ -137,3 +144,26 @@ class Readout:
             total = parts_X.sum()
             parts_X = parts_X * (cap * torch.tanh(total / cap) / total)
         return parts_X
+
+
+@dataclass(frozen=True)
+class SpanReadout(Readout):
+    """Where something begins and ends: two answers, and the positions are the words to choose from.
+
+    logits_at = norm(x)_t · w_a          a: begins, ends
+    """
+
+    def __call__(self, x_BTD: Tensor) -> Tensor:
+        return self.before_finish(x_BTD)
+
+    def before_finish(self, x_BTD: Tensor) -> Tensor:
+        logits_BT2: Tensor = self.head(self.norm(x_BTD))
+        return logits_BT2.transpose(1, 2)
+
+    def pooled(self, x_BTD: Tensor) -> Tensor:
+        return x_BTD
+
+    def parts(self, terms_XTD: Tensor, x_TD: Tensor, answer: int, token: int) -> Tensor:
+        terms_XD = through_norm(terms_XTD, self.norm, x_TD)[:, token]
+        bias = None if self.head.bias is None else self.head.bias[answer]
+        return with_constant(terms_XD @ self.head.weight[answer], bias)

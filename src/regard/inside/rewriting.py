@@ -51,9 +51,8 @@ def written(
     tokens: list[int] = []
     while len(tokens) < most and (longest is None or len(begun) + len(tokens) < longest):
         now = subject.with_tokens([*before, [*begun, *tokens]])
-        logits_W = ablate(now, [_so_far(off, now)], by, reference)[0, -1].clone()
-        logits_W[list(subject.never)] = -torch.inf
-        token = int(logits_W.argmax())
+        logits_W = ablate(now, [_so_far(off, now)], by, reference)[0, -1]
+        token = int(now.writable(logits_W, answer=-1).argmax())
         if token == END:
             break
         tokens.append(token)

@@ -40,7 +40,8 @@ def rollout(trace: Trace, stack: str = "") -> Named:
 def rollout_of_answer(trace: Trace, answer: int = -1) -> Named:
     """How much of each position of the input is in what an answer is read from: [T], sums to 1."""
     chain = _chain(trace, "")
-    rolled_T = _through(chain)[readers_of(trace, answer, chain[-1].stack)].mean(0)
+    rolled_ET = _through(chain)
+    rolled_T = reading(trace, answer, chain[-1].stack).to(rolled_ET) @ rolled_ET
     return named(
         "rollout",
         rolled_T,
@@ -67,24 +68,26 @@ def attention_maps(trace: Trace, answer: int = -1) -> AttentionMaps:
     chain = _chain(trace, "")
     layers_HRS = []
     for stack in chain:
-        readers = readers_of(trace, answer, stack.stack)
-        layers_HRS += [_on_grid(part.attention().weights_BHTS[0], readers, stack.stack) for part in _mixers(stack)]
-    rolled_RS = _on_grid(_through(chain), readers_of(trace, answer, chain[-1].stack), chain[0].stack)
+        reading_T = reading(trace, answer, stack.stack)
+        layers_HRS += [_on_grid(part.attention().weights_BHTS[0], reading_T, stack.stack) for part in _mixers(stack)]
+    rolled_RS = _on_grid(_through(chain), reading(trace, answer, chain[-1].stack), chain[0].stack)
     return AttentionMaps(rolled_RS, layers_HRS, read_from(trace, answer))
 
 
 def read_from(trace: Trace, answer: int = -1) -> str:
     """Where an answer is read, in words."""
     stack = trace.last.stack
-    thing, things = ("patch", "patches") if stack.grid else ("position", "positions")
     readers = readers_of(trace, answer, stack)
     if len(readers) > 1:
-        return f"the mean of all {things}"
+        everywhere = f"the mean of all {'patches' if stack.grid else 'positions'}"
+        return f"the class token and {everywhere}, by halves" if readers[0] < stack.before else everywhere
     if stack.grid and trace.subject.tokens:  # pixels: one is read where the next is predicted
         row, column = divmod(readers[0], stack.grid[1])
         return f"where the pixel in row {row + 1}, column {column + 1} is predicted"
     piece = stack.pieces[readers[0]]
-    return "the class token" if stack.grid and readers[0] < stack.before else f"{thing} {piece}"
+    if stack.grid:
+        return {"class": "the class token"}.get(piece, piece if readers[0] < stack.before else f"patch {piece}")
+    return f"position {piece}"
 
 
 def product(layers_HTT: Iterable[Tensor]) -> Tensor:
@@ -141,17 +144,35 @@ def _mixers(stack: StackTrace) -> list[PartTrace]:
 
 def readers_of(trace: Trace, answer: int, stack: Stack) -> list[int]:
     """The positions of a stack that an answer is read from."""
+    return reading(trace, answer, stack).nonzero()[:, 0].tolist()
+
+
+def reading(trace: Trace, answer: int, stack: Stack) -> Tensor:
+    """How much of each position of a stack an answer is read from: [T], sums to 1.
+
+    One position; or all alike; or half of it the first and half of it all patches, where their mean stands beside it.
+    """
     position, readout = trace.subject.answers[answer].position, trace.subject.readout
-    if position is None and readout is not None and readout.pool in ("first", "both"):
-        position = 0
-    return list(range(stack.before, len(stack.pieces))) if position is None else [position]
+    pool = readout.pool if readout is not None else "mean"
+    if position is None and pool == "mean":
+        return everywhere(stack)
+    reading_T = torch.zeros(len(stack.pieces))
+    reading_T[position or 0] = 1.0
+    return (reading_T + everywhere(stack)) / 2 if position is None and pool == "both" else reading_T
 
 
-def _on_grid(weights: Tensor, readers: list[int], stack: Stack) -> Tensor:
-    """From the reading positions to the patches, as a grid: [..., R, S]."""
+def everywhere(stack: Stack) -> Tensor:
+    """The mean of all patches, or of all positions: [T]."""
+    mean_T = torch.zeros(len(stack.pieces))
+    mean_T[stack.before :] = 1.0 / (len(stack.pieces) - stack.before)
+    return mean_T
+
+
+def _on_grid(weights: Tensor, reading_T: Tensor, stack: Stack) -> Tensor:
+    """From where it is read to the patches, as a grid: [..., R, S]."""
     if stack.grid is None:
         raise UsageError("There are no maps of this input.", "It is not an image.", "Ask for the rollout itself.")
-    seen = weights[..., readers, stack.before :].mean(-2)
+    seen = (reading_T.to(weights) @ weights)[..., stack.before :]
     rest = stack.grid[0] * stack.grid[1] - seen.shape[-1]  # the last pixel is never read, so nothing looks at it
     return F.pad(seen, (0, rest)).unflatten(-1, stack.grid)
 

@@ -39,6 +39,7 @@ class Stack:
     pieces: list[str]  # what stands at each position
     grid: tuple[int, int] | None = None  # of the patches or pixels of an image, in reading order
     before: int = 0  # positions before the first of them
+    fixed: frozenset[int] = frozenset()  # positions that hold no input: <start>, <end>, [MASK], class token, queries
     words: Callable[[int], str] | None = None  # what an id at a position is called, where they are words
 
 
@@ -68,7 +69,8 @@ class Subject:
     picture_HWC: NDArray[np.uint8] | None = None  # the input, where it is an image
     box: tuple[float, ...] | None = None  # left, top, right and bottom in it, where the answer is about a box
     tokens: list[list[int]] | None = None  # the ids at the positions of each stack, where they are words
-    with_tokens: Callable[[list[list[int]]], Subject] | None = None  # the same with other words
+    # The same with other words, of which the model has written the last so many; none, unless it is said.
+    with_tokens: Callable[..., Subject] | None = None
     # The same with these as its first answers, and then what the model writes; of a language model, so many tokens.
     begun: Callable[[list[int], int], Subject] | None = None
     aligner: Aligner | None = None  # what words can be aligned by
@@ -89,13 +91,33 @@ class Subject:
         with torch.enable_grad(), plainly(self.model), torch.backends.cudnn.flags(enabled=False):
             return self.forward(rows).float()
 
-    def log_p(self, logits_X: Tensor) -> Tensor:
-        """ln p of every word or class, along the last axis."""
-        return nn.functional.logsigmoid(logits_X) if self.independent else logits_X.log_softmax(-1)
+    def log_p(self, logits: Tensor, answer: int | None = None) -> Tensor:
+        """ln p of every word or class: at all answers [..., A, W], or at one [..., W]."""
+        if self.independent:
+            return nn.functional.logsigmoid(logits)
+        return self.writable(logits, answer).log_softmax(-1)
+
+    def writable(self, logits: Tensor, answer: int | None = None) -> Tensor:
+        """The logits, with −∞ for words that cannot be written: at all answers [..., A, W], or at one [..., W]."""
+        if not self.never and not self.never_at:
+            return logits
+        logits = logits.clone()
+        if answer is not None:
+            logits[..., self.never_of(answer)] = -torch.inf
+            return logits
+        own = [answer.token for answer in self.answers]
+        if not self.never_at and not set(own) & set(self.never):  # the same everywhere
+            logits[..., list(self.never)] = -torch.inf
+            return logits
+        for number in range(len(own)):
+            logits[..., number, self.never_of(number)] = -torch.inf
+        return logits
 
     def never_of(self, answer: int) -> list[int]:
-        """Words that are not written at this answer."""
-        return [*self.never, *(self.never_at[answer] if self.never_at else ())]
+        """Words that cannot be written at this answer. One that stands there nonetheless was given, and can."""
+        own = self.answers[answer].token
+        never = [*self.never, *(self.never_at[answer] if self.never_at else ())]
+        return [token for token in never if token != own]
 
     @property
     def last(self) -> Stack:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.data.tokenizers import END, PAD, START
 from regard.errors import UsageError
-from regard.inside.readout import Gelu, Mapped, Normed, Pool, Readout
+from regard.inside.readout import Gelu, Mapped, Normed, Pool, Readout, SpanReadout
 from regard.inside.subject import Answer, Stack, Subject, blocks_of, patch_names, plainly
 from regard.layers.copying import CopySource
 from regard.layers.patches import PatchEmbedding
@@ -26,7 +26,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.feedback import FeedbackTrunk
 from regard.models.masked import Masked
 from regard.models.reader import Reader
-from regard.models.segmenter import SegmentingSwin, SegmentingViT
+from regard.models.segmenter import LinearHead, SegmentingSwin, SegmentingViT
 from regard.models.seq2seq import Seq2Seq
 from regard.models.swin import Stage, Swin, SwinBody
 from regard.models.trunk import Trunk
@@ -35,6 +35,7 @@ from regard.models.vision import VisionTransformer
 LAYERS = "layers"  # the name of a stack that is alone
 NameOf = Callable[[int], str]  # what an id is called
 NEVER = (PAD, START)  # not written about a source
+SPECIAL = (PAD, START, END)  # no part of a text
 
 
 # ---------------------------------------------------------------- texts
@@ -61,6 +62,12 @@ def causal(
     def forward(rows: int) -> Tensor:
         return model(tokens_1T.expand(rows, -1))
 
+    def anew(other: list[list[int]], written: int = 0) -> Subject:
+        [ids] = other
+        begun = len(ids) - written
+        texts = {} if pixels else {"given": _text_of(ids[:begun], words), "said": _text_of(ids[begun:], words)}
+        return causal(model, ids, words, never, pixels, written, **about | texts)
+
     positions = list(range(len(ids)))
     said = [*ids[1:], _likeliest(model, forward, [*never, *(never_at[-1] if never_at else ())])]
     given = len(ids) - 1 - written
@@ -74,7 +81,7 @@ def causal(
         never=never,
         never_at=never_at,
         tokens=[ids],
-        with_tokens=lambda other: causal(model, other[0], words, never, pixels, written, **about),
+        with_tokens=anew,
         **about,
     )
 
@@ -87,27 +94,25 @@ def masked(
     tokens_1T, masked_1M = torch.tensor([ids], device=device), torch.tensor([places], device=device)
 
     def forward(rows: int) -> Tensor:
-        logits_BMW = model(tokens_1T.expand(rows, -1), masked_BM=masked_1M.expand(rows, -1)).clone()
-        logits_BMW[..., list(never)] = -torch.inf
-        return logits_BMW
+        return model(tokens_1T.expand(rows, -1), masked_BM=masked_1M.expand(rows, -1))
 
-    def finish(logits_BAW: Tensor, _: Tensor) -> Tensor:
-        logits_BAW = logits_BAW.clone()
-        logits_BAW[..., list(never)] = -torch.inf
-        return logits_BAW
+    def anew(other: list[list[int]], _: int = 0) -> Subject:
+        return masked(model, other[0], places, words, never, **about | {"given": _text_of(other[0], words)})
 
     steps = [Mapped(model.transform), Gelu(), Normed(model.transform_norm)]
     with torch.no_grad(), plainly(model):
-        said = forward(1)[0].argmax(-1).tolist()
+        logits_MW = forward(1)[0]
+    logits_MW[:, list(never)] = -torch.inf
     return Subject(
         model,
-        [_stack(model.trunk, ids, words)],
-        _answers(places, said, words),
+        [_stack(model.trunk, ids, words, holding_nothing=places)],
+        _answers(places, logits_MW.argmax(-1).tolist(), words),
         forward,
-        Readout(model.trunk.norm, model.to_logits, positions=places, steps=steps, finish=finish),
+        Readout(model.trunk.norm, model.to_logits, positions=places, steps=steps),
         words,
+        never=never,
         tokens=[ids],
-        with_tokens=lambda other: masked(model, other[0], places, words, never, **about),
+        with_tokens=anew,
         **about,
     )
 
@@ -123,6 +128,10 @@ def classifier(
         inputs = (x.expand(rows, -1) for x in (tokens_1T, ones_1T, positions_1T))
         return model(*inputs)[:, [read_at]]
 
+    def anew(other: list[list[int]], _: int = 0) -> Subject:
+        again = about | {"given": _text_of(other[0], words)}
+        return classifier(model, other[0], read_at, classes, words, **again)
+
     pooling = Readout(model.trunk.norm, model.to_classes, positions=[read_at])
     answer = _class_answer(model, forward, classes, None if model.mean else read_at)
     return Subject(
@@ -133,43 +142,67 @@ def classifier(
         replace(pooling, pool="mean") if model.mean else pooling,
         classes.__getitem__,
         tokens=[ids],
-        with_tokens=lambda other: classifier(model, other[0], read_at, classes, words, **about),
+        with_tokens=anew,
         said=answer.label,
         **about,
     )
 
 
-def reader(model: Reader, ids: list[int], readable: Sequence[bool], words: NameOf, **about: Any) -> Subject:
-    """A question and a context: where the answer begins, and where it ends, are the model's two answers."""
+def reader(
+    model: Reader,
+    ids: list[int],
+    readable: Sequence[bool],
+    words: NameOf,
+    span: tuple[int, int] | None = None,
+    **about: Any,
+) -> Subject:
+    """A question and a context: where the answer begins, and where it ends, are two answers.
+
+    `span`: the positions of both; if not given, those of the likeliest span.
+    """
     device = _device(model)
     tokens_1T = torch.tensor([ids], device=device)
-    readable_1T = torch.tensor([list(readable)], device=device)
     ones_1T, positions_1T = torch.ones_like(tokens_1T), torch.arange(len(ids), device=device)[None]
     stack = _stack(model.trunk, ids, words)
     pieces = stack.pieces
+    unreadable = [position for position, may in enumerate(readable) if not may]
 
     def forward(rows: int) -> Tensor:
-        inputs = (x.expand(rows, -1) for x in (tokens_1T, ones_1T, positions_1T, readable_1T))
-        return model(*inputs).transpose(0, 1)  # [B, 2, T]: positions are the words to choose from
+        inputs = (x.expand(rows, -1) for x in (tokens_1T, ones_1T, positions_1T))
+        return model.scores(*inputs).transpose(0, 1)  # [B, 2, T]: positions are the words to choose from
 
+    def anew(other: list[list[int]], _: int = 0) -> Subject:
+        again = {"given": _text_of(other[0], words), "said": ""}
+        return reader(model, other[0], readable, words, **about | again)
+
+    if span is None:
+        with torch.no_grad(), plainly(model):
+            span = _likeliest_span(forward(1)[0], unreadable)
     names = [f"{piece.strip()} ({n + 1})" if pieces.count(piece) > 1 else piece for n, piece in enumerate(pieces)]
-    with torch.no_grad(), plainly(model):
-        begins, ends = forward(1)[0].argmax(-1).tolist()
-    answers = [
-        Answer(begins, begins, f"begins at {pieces[begins].strip()}"),
-        Answer(ends, ends, f"ends at {pieces[ends].strip()}"),
-    ]
+    ends = zip(("begins", "ends"), span, strict=True)
     return Subject(
         model,
         [stack],
-        answers,
+        [Answer(position, position, f"{what} at {pieces[position].strip()}") for what, position in ends],
         forward,
-        None,
+        SpanReadout(model.trunk.norm, model.to_span),
         names.__getitem__,
+        never_at=[unreadable, unreadable],
         tokens=[ids],
-        with_tokens=lambda other: reader(model, other[0], readable, words, **about),
+        with_tokens=anew,
         **about,
     )
+
+
+def _likeliest_span(logits_2T: Tensor, unreadable: Sequence[int]) -> tuple[int, int]:
+    """The first and last position of the span with the highest sum."""
+    logits_2T = logits_2T.clone()
+    logits_2T[:, list(unreadable)] = -torch.inf
+    begins_T, ends_T = logits_2T
+    sums_TT = begins_T[:, None] + ends_T
+    backwards_TT = torch.ones_like(sums_TT, dtype=torch.bool).tril(-1)
+    first, last = divmod(int(sums_TT.masked_fill(backwards_TT, -torch.inf).argmax()), len(begins_T))
+    return first, last
 
 
 # ---------------------------------------------------------------- pairs
@@ -205,6 +238,11 @@ def pair(
         )
         return model(*(x.expand(rows, -1) for x in inputs))
 
+    def anew(other: list[list[int]], written: int = 0) -> Subject:
+        source, (_, *target) = other
+        again = {"given": _text_of(source, words[0]), "said": _text_of(target, words[1]), "aligner": None}
+        return pair(model, source, target, words, own=written > 0, **about | again)
+
     def copied() -> CopySource | None:
         """What can be copied from this source."""
         memory_1SD = model.encode(source_1S, torch.ones_like(source_1S), positions_1S)
@@ -222,7 +260,7 @@ def pair(
         words[1],
         never=NEVER,
         tokens=[source_ids, [START, *target_ids]],
-        with_tokens=lambda other: pair(model, other[0], other[1][1:], words, own, **(about | {"aligner": None})),
+        with_tokens=anew,
         **about,
     )
 
@@ -271,7 +309,8 @@ def _decoder_readout(
 
 
 def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -> Subject:
-    """An image and its class; of a detector, the class of its surest box; of a segmenter, that of most pixels."""
+    """An image and its class; of a detector, the class of its surest box; of a segmenter, that of the highest logit
+    in the mean of all pixels."""
 
     def rows_of(rows: int) -> Tensor:
         return image_CHW.expand(rows, -1, -1, -1)
@@ -284,7 +323,7 @@ def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -
         def forward(rows: int) -> Tensor:
             return model(rows_of(rows)).float().mean((1, 2))[:, None]
 
-        readout = None
+        readout = _of_mean_pixel(model)
     else:
 
         def forward(rows: int) -> Tensor:
@@ -317,15 +356,15 @@ def _detector(
         return model(rows_of(rows))[0][:, [proposal]]
 
     dense = isinstance(model, DenseDetector)
-    readout = None if dense else Readout(model.trunk.norm, model.to_classes, positions=[position])
+    head = _of_cell(model, proposal) if isinstance(model, DenseDetector) else model.to_classes
     names = [*classes, "nothing"]  # which a set of boxes has as a class of its own
     label = f"{classes[kind]}, the surest box"
     return Subject(
         model,
-        [_patches(LAYERS, model.patches, blocks_of(model.trunk.blocks))],
+        [_patches(LAYERS, model.patches, blocks_of(model.trunk.blocks), getattr(model, "queries", 0))],
         [Answer(position, kind, label)],
         forward,
-        readout,
+        Readout(model.trunk.norm, head, positions=[position]),
         names.__getitem__,
         said=f"{label}, {float(scores_LK[proposal, kind]):.2f}",
         independent=dense,
@@ -334,10 +373,39 @@ def _detector(
     )
 
 
-def _patches(name: str, embed: PatchEmbedding, blocks: list[Any]) -> Stack:
-    registers = 0 if embed.registers_ED is None else len(embed.registers_ED)
-    before = ["class"] * (embed.class_token_1D is not None) + [f"register {n + 1}" for n in range(registers)]
-    return Stack(name, embed, blocks, patch_names(embed.grid, before), embed.grid, embed.before)
+def _of_cell(model: DenseDetector, proposal: int) -> nn.Linear:
+    """What reads the classes of one cell of a patch: some rows of the head."""
+    columns = model.patches.grid[1] * model.cells
+    row, column = divmod(proposal, columns)
+    cell = row % model.cells * model.cells + column % model.cells
+    first = cell * (model.classes + 4)
+    return _linear(model.to_cells, lambda rows: rows[first : first + model.classes])
+
+
+def _of_mean_pixel(model: SegmentingViT | SegmentingSwin) -> Readout | None:
+    """The mean over pixels is linear in the mean patch, where each patch has a linear map to its own pixels."""
+    if not isinstance(model, SegmentingViT) or not isinstance(model.to_classes, LinearHead):
+        return None
+    classes = model.to_classes.classes
+    head = _linear(model.to_classes.project, lambda rows: rows.unflatten(0, (-1, classes)).mean(0))
+    return Readout(model.trunk.norm, head, pool="mean", before=model.patches.before)
+
+
+def _linear(layer: nn.Linear, of_rows: Callable[[Tensor], Tensor]) -> nn.Linear:
+    """A linear map made of the rows of another."""
+    weight_WD, bias_W = (of_rows(rows.detach()) for rows in (layer.weight, layer.bias))
+    made = nn.Linear(weight_WD.shape[1], weight_WD.shape[0], device="meta")
+    made.weight, made.bias = nn.Parameter(weight_WD), nn.Parameter(bias_W)
+    return made
+
+
+def _patches(name: str, embed: PatchEmbedding, blocks: list[Any], queries: int = 0) -> Stack:
+    """The last `queries` of the registers are what boxes are read from."""
+    registers = 0 if embed.registers_ED is None else len(embed.registers_ED) - queries
+    before = ["class"] * (embed.class_token_1D is not None)
+    before += [f"register {n + 1}" for n in range(registers)] + [f"query {n + 1}" for n in range(queries)]
+    fixed = frozenset(range(embed.before))
+    return Stack(name, embed, blocks, patch_names(embed.grid, before), embed.grid, embed.before, fixed)
 
 
 def _stages(model: SwinBody) -> list[Stack]:
@@ -354,20 +422,30 @@ def _stages(model: SwinBody) -> list[Stack]:
 # ---------------------------------------------------------------- parts of all of them
 
 
-def _stack(trunk: Trunk, ids: list[int], words: NameOf, grid: tuple[int, int] | None = None) -> Stack:
-    return _texts(LAYERS, trunk.embedding, trunk.blocks, ids, words, grid, 1 if grid else 0)
-
-
-def _texts(
-    name: str,
-    embed: nn.Module,
-    blocks: Any,
+def _stack(
+    trunk: Trunk,
     ids: list[int],
     words: NameOf,
     grid: tuple[int, int] | None = None,
-    before: int = 0,
+    holding_nothing: Sequence[int] = (),
 ) -> Stack:
-    return Stack(name, embed, blocks_of(blocks), [words(token) for token in ids], grid, before, words)
+    stack = _texts(LAYERS, trunk.embedding, trunk.blocks, ids, words)
+    if grid is not None:  # of pixels, after <start>
+        return replace(stack, grid=grid, before=1, fixed=frozenset([0]))
+    return replace(stack, fixed=stack.fixed | {*holding_nothing})
+
+
+def _texts(name: str, embed: nn.Module, blocks: Any, ids: list[int], words: NameOf) -> Stack:
+    fixed = frozenset(position for position, token in enumerate(ids) if token in (START, END))
+    pieces = [words(token) for token in ids]
+    return Stack(name, embed, blocks_of(blocks), pieces, fixed=fixed, words=words)
+
+
+def _text_of(ids: Sequence[int], words: NameOf) -> str:
+    """These ids as a text: their pieces one after the other, with spaces between them where pieces have none."""
+    pieces = [words(token) for token in ids if token not in SPECIAL]
+    spaced = any(piece[:1].isspace() for piece in pieces)
+    return ("" if spaced else " ").join(pieces).strip()
 
 
 def _answers(positions: list[int], said: list[int], words: NameOf, given: int = 0) -> list[Answer]:
@@ -395,7 +473,7 @@ def _likeliest(model: nn.Module, forward: Callable[[int], Tensor], never: Sequen
 def _must_read_at_once(trunk: Trunk) -> None:
     if isinstance(trunk, FeedbackTrunk):
         raise UsageError(
-            "A model with feedback cannot be looked into.",
+            "Feedback models cannot be traced.",
             "No layer of it reads a whole sequence: all layers read a position before the next one begins.",
             'Use a run with model.feedback = "none".',
         )

@@ -74,7 +74,7 @@ class Trace:
 
     @property
     def p_AW(self) -> Tensor:
-        """The probability of every word or class, for each answer."""
+        """The probability of every word that can be written there, or of every class, for each answer."""
         return self.subject.log_p(self.logits_AW).exp()
 
     @property
@@ -90,9 +90,11 @@ class Trace:
         if token is None:
             return self.subject.answers[answer].token
         found = self._token(token)
-        if self.logits_AW[answer, found] == -torch.inf:
+        if found in self.subject.never_of(answer):
             raise UsageError(
-                f"{self.subject.name_of(found)} is never said here.", "It has no logit.", "Choose another token."
+                f"{self.subject.name_of(found)} cannot be generated here.",
+                "It is never generated at this position.",
+                "Choose another token.",
             )
         return found
 

@@ -32,10 +32,15 @@ class Reader(nn.Module):
 
     def forward(self, tokens_BT: Tensor, segments_BT: Tensor, positions_BT: Tensor, readable_BT: Tensor) -> Tensor:
         """How likely the answer begins and ends at each position, as logarithms: [2, B, T]."""
-        x_BTD = self.trunk(tokens_BT, segments_BT, positions_BT)
-        logits_2BT = self.to_span(self.dropout(x_BTD)).float().movedim(-1, 0)
+        logits_2BT = self.scores(tokens_BT, segments_BT, positions_BT)
         all_2BT = over_samples(logits_2BT, segments_BT, readable_BT)
         return torch.where(readable_BT, logits_2BT - all_2BT, NEVER)
+
+    def scores(self, tokens_BT: Tensor, segments_BT: Tensor, positions_BT: Tensor) -> Tensor:
+        """Of each position, as where the answer begins and as where it ends: [2, B, T]."""
+        x_BTD = self.trunk(tokens_BT, segments_BT, positions_BT)
+        logits_2BT: Tensor = self.to_span(self.dropout(x_BTD)).float().movedim(-1, 0)
+        return logits_2BT
 
 
 def over_samples(values_BT: Tensor, segments_BT: Tensor, which_BT: Tensor) -> Tensor:

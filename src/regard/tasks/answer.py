@@ -337,14 +337,17 @@ class Answer(Task[AnswerTaskSettings]):
         data = self.settings.data
         windows = windows_of(asked(self.tokenizer, question, context), data.max_length, data.stride)
         first, last = 0, 0
-        if best.text:
+        there = bool(best.text)
+        if there:
             places_T2 = self.tokenizer.places(context, self.tokenizer.encode([context])[0])
             first, last = tokens_of(Place(best.start, best.end), places_T2)
         window = window_around(windows, first, last)
         ids = [START, *window.question_ids().tolist(), END, *window.context_ids().tolist(), END]
         before = int(window.question_length[0]) + 2
         readable = [at == 0 or before <= at < len(ids) - 1 for at in range(len(ids))]
-        return subjects.reader(self.model, ids, readable, self.tokenizer.piece, given=question, said=best.text)
+        moved = before - int(window.first[0])
+        span = (first + moved, last + moved) if there else (0, 0)
+        return subjects.reader(self.model, ids, readable, self.tokenizer.piece, span, given=question, said=best.text)
 
 
 def _texts(source: QuestionSource) -> Iterator[str]:

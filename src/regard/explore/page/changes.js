@@ -1,9 +1,9 @@
-// What changed in the answers: for each place what the model put there and what is likeliest now, with bars.
+// What changed in the answers: at each place the token that stands there and the likeliest now, with bars.
 
 import { h, number, percent, visible } from "regard/dom.js";
 
 const MOST_ROWS = 100; // beyond them, only the largest changes
-const COLUMNS = ["place", "output", "p", "p now", "likeliest", "p", "change of ln p", "nats"];
+const COLUMNS = ["place", "output", "p", "p now", "likeliest now", "its p", "change of ln p", "nats"];
 
 // `result`: what `ablate` and `change` are answered with.
 export function changes(page, result) {
@@ -14,7 +14,7 @@ export function changes(page, result) {
   const summary =
     answers.length === 1
       ? `The answer ${count ? "changes" : "does not change"}.`
-      : `${count} of ${answers.length} tokens ${count === 1 ? "changes" : "change"}.`;
+      : `The likeliest token changes at ${count} of ${answers.length} positions.`;
   const total = change.values.reduce((sum, value) => sum + value, 0);
   let order = answers.map((_, i) => i);
   if (order.length > MOST_ROWS) {
@@ -50,7 +50,7 @@ export function changes(page, result) {
       "tr",
       { class: differ[i] ? "differs" : null, dataset: { answer: i } },
       h("th", { scope: "row" }, String(i + 1)),
-      h("td", {}, visible(answer.label)),
+      h("td", {}, visible(answer.label), answer.given ? h("span", { class: "quiet" }, " (given)") : null),
       h("td", { class: "number" }, percent(answer.probability)),
       h("td", { class: "number" }, percent(said[i])),
       h("td", {}, differ[i] ? `${visible(before.words[i])} → ${visible(after.words[i])}` : visible(after.words[i])),

@@ -32,18 +32,15 @@ export function faithful(found, title = "Is it faithful?") {
         ],
       ),
     ),
-    h("p", { class: "quiet" }, `Areas of random orders differ by ± ${number(measured.random_spread)} (standard deviation).`),
   );
 }
 
-// Better than chance is what is further from the mean of the random orders than these are, by their standard deviation.
-function verdict(measured) {
-  const spread = measured.random_spread;
-  const lower = measured.deletion < measured.deletion_random - spread;
-  const higher = measured.insertion > measured.insertion_random + spread;
-  if (lower && higher) return "By both measures, the answer depends on the highest-scored positions more than on random ones.";
-  if (lower || higher) return `The scores beat chance by ${lower ? "deletion" : "insertion"} only.`;
-  return "The scores are no better than chance: do not rely on them.";
+// The rank among the random orders says it all: a random order beats all of ten others once in eleven times.
+function verdict({ deletion_beats: deleted, insertion_beats: inserted, deletion_curve: { orders } }) {
+  const ranks = `better than ${deleted} of ${orders} random orders by deletion, ${inserted} of ${orders} by insertion`;
+  if (deleted === orders && inserted === orders) return `The scores are ${ranks}.`;
+  if (deleted === orders || inserted === orders) return `By one measure only do the scores beat every random order: ${ranks}.`;
+  return `The scores are no better than chance (${ranks}): do not rely on them.`;
 }
 
 function curve(label, what, { shares, by_score, random, orders }) {

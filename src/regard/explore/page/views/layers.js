@@ -166,7 +166,9 @@ async function contributions(page) {
       `: ${number(parts.logit)}. The parts sum to `,
       h("span", { class: "sum" }, number(sum)),
       `; the measured difference is ${parts.error.toExponential(1).replace("-", "−")}.`,
-      Math.abs(sum - parts.logit) > 1e-3 ? " What the model adds after its head, such as copies of the source, is not included." : "",
+      Math.abs(parts.final_logit - parts.logit) > 1e-3
+        ? ` This is the logit of the head; with copies of the source it is ${number(parts.final_logit)}.`
+        : "",
     ),
     bars(page, { label: `Contributions to ${word}`, names: terms.map(([name]) => name), values: terms.map(([, value]) => value), unit: "logit", plain: true }),
     numbersBelow("All contributions", ["part", "logit"], () => parts.labels[0].map((name, i) => [nameOf(page, name), number(parts.values[i], 4)])),

@@ -1,0 +1,87 @@
+"""What a subject says of its input and output: words that cannot be written, texts, and who wrote them."""
+
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.inside import subjects
+from regard.inside.ablation import Off
+from regard.inside.rewriting import written
+from regard.inside.trace import trace
+from regard.models.causal import Causal
+from regard.settings import CausalModel
+from small_models import SMALL, VOCABULARY, spoilt
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(1)
+    return spoilt(Causal(CausalModel(**SMALL, norm="pre"), VOCABULARY)).eval()
+
+
+IDS = [5, 9, 30, 9, 12, 7]
+
+
+@pytest.fixture
+def barred(model):
+    """A language model that must not write what it finds likeliest anywhere, and more at the third place."""
+    best_A = subjects.causal(model, IDS, str).logits()[0].topk(2).indices
+    never = sorted(set(best_A[:, 0].tolist()) - set(IDS))
+    assert never
+    at = [[], [], [int(best_A[2, 1])], [], [], []]
+    return trace(subjects.causal(model, IDS, str, never, never_at=at))
+
+
+def test_words_that_cannot_be_written_are_nowhere(barred):
+    subject = barred.subject
+    for answer in range(len(subject.answers)):
+        never = set(subject.never) | set(subject.never_at[answer])
+        logits_W = barred.logits_AW[answer].clone()
+        logits_W[sorted(never)] = -torch.inf
+        expected_W = logits_W.softmax(-1)
+        torch.testing.assert_close(barred.p_AW[answer], expected_W, atol=1e-6, rtol=0)
+        assert float(barred.p_AW[answer].sum()) == pytest.approx(1, abs=1e-5)
+        lens, candidates = barred.lens(), barred.candidates(VOCABULARY)
+        assert lens.likeliest.notes["words"][-1][answer] == str(int(expected_W.argmax()))
+        assert not never & {int(words[answer]) for words in lens.likeliest.notes["words"]}
+        assert not never & {int(word) for word in candidates.logits.notes["words"][answer] if word}
+        assert int(barred.ablate(heads="layers.0.mixer.1").words[answer]) not in never
+        assert barred.candidates(1).probabilities.values[answer, 0] == pytest.approx(float(expected_W.max()), abs=1e-5)
+        for token in never:
+            with pytest.raises(UsageError):
+                barred.token(token, answer)
+    counts = VOCABULARY - len(subject.never)
+    assert barred.candidates().probabilities.notes["over"].startswith(f"the {counts - 1} to {counts} tokens")
+    assert not set(subject.never) & set(written(subject, Off(heads=("layers.0.mixer.1",)), most=4))
+
+
+def test_what_was_given_has_a_probability_even_if_it_could_not_be_written(model):
+    traced = trace(subjects.causal(model, IDS, str, never=[30]))
+    assert 0 < traced.p_AW[1, 30] < 1 and traced.p_AW[0, 30] == 0
+    assert torch.isfinite(torch.from_numpy(traced.ablate(parts="layers.0.mixer").change.values)).all()
+
+
+def test_an_input_of_other_tokens_has_their_text_and_nothing_that_the_model_wrote(make):
+    again = make("language").with_tokens([[7, 8, 9]])
+    assert (again.given, again.said) == ("7 8 9", "")
+    assert [answer.given for answer in again.answers] == [True, True, False]
+    own = make("language").with_tokens([[7, 8, 9]], 2)
+    assert (own.given, own.said) == ("7", "8 9")
+    assert [answer.given for answer in own.answers] == [False, False, False]
+    pair = make("translator").with_tokens([[5, 12, 2], [1, 8, 9]])
+    assert (pair.given, pair.said) == ("5 12", "8 9")
+    assert all(answer.given for answer in pair.answers)
+    assert make("masked").with_tokens([[1, 9, 39, 8, 12, 2]]).given == "9 39 8 12"
+    assert make("text_classifier").with_tokens([[1, 9, 2]]).given == "9"
+
+
+def test_the_same_words_without_spaces_of_their_own_are_spaced(model):
+    assert subjects.causal(model, IDS, str).with_tokens([[7, 8]]).given == "7 8"
+    assert subjects.causal(model, IDS, lambda token: f" {token}").with_tokens([[7, 8]]).given == "7 8"
+    assert subjects.causal(model, IDS, lambda token: " abc"[token % 4]).with_tokens([[7, 8, 9]]).given == "c a"
+
+
+def test_boxes_are_read_from_queries_beside_the_patches(make):
+    traced = trace(make("detector", head="set", registers=1))
+    assert traced.last.stack.pieces[:5] == ["register 1", "query 1", "query 2", "query 3", "1, 1"]
+    assert traced.attribute("rollout").notes["read_from"].startswith("query")
