@@ -114,8 +114,10 @@ KINDS: dict[str, Callable[[], Subject]] = {
 }
 
 
-def writable(subject: Subject, logits_AW: torch.Tensor) -> torch.Tensor:
-    """The logits of the words that the model may write, written out: −∞ for the others."""
+def sharing(subject: Subject, logits_AW: torch.Tensor) -> torch.Tensor:
+    """The logits that share the softmax, written out: −∞ for words that are never written, but not in beam search."""
+    if isinstance(subject.model, Seq2Seq | Captioner):
+        return logits_AW
     logits_AW = logits_AW.clone()
     logits_AW[:, list(subject.never)] = -torch.inf
     for answer, never in enumerate(subject.never_at):

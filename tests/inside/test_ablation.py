@@ -10,7 +10,7 @@ from regard.inside import variants
 from regard.inside.ablation import Off, ablate
 from regard.inside.sites import sites_of
 from regard.inside.trace import trace
-from small_models import writable
+from small_models import sharing
 
 ATOL = 1e-5
 
@@ -139,12 +139,14 @@ def test_positions_of_every_stack_can_be_off(traced):
 
 def test_what_would_be_said_and_how_much_less_likely_the_answer_is(traced):
     gone = traced.ablate(layers=[layer.name for stack in traced.stacks for layer in stack.layers])
-    before_AW, after_AW = (writable(traced.subject, each.logits_AW).log_softmax(-1) for each in (traced, gone))
+    before_AW, after_AW = (sharing(traced.subject, each.logits_AW).log_softmax(-1) for each in (traced, gone))
     for number, answer in enumerate(traced.subject.answers):
         change = float(after_AW[number, answer.token] - before_AW[number, answer.token])
         assert gone.change.values[number] == pytest.approx(change, abs=1e-5)
-        assert gone.words[number] == traced.subject.name_of(int(after_AW[number].argmax()))
-        assert gone.likeliest.values[number] == pytest.approx(float(after_AW[number].exp().max()), abs=1e-5)
+        after_W = after_AW[number].clone()
+        after_W[list(traced.subject.never)] = -torch.inf
+        assert gone.words[number] == traced.subject.name_of(int(after_W.argmax()))
+        assert gone.likeliest.values[number] == pytest.approx(float(after_W.exp().max()), abs=1e-5)
     nothing = traced.ablate()
     assert torch.equal(nothing.logits_AW, traced.logits_AW) and not nothing.change.values.any()
 

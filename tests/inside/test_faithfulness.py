@@ -6,12 +6,12 @@ import pytest
 from regard.errors import UsageError
 from regard.inside.faithfulness import MOST_GROUPS, areas, faithfulness, seen_by
 from regard.inside.trace import trace
-from small_models import writable
+from small_models import sharing
 
 
 def p_without(traced, units, answer, token):
     """One set of positions emptied, alone."""
-    logits_AW = writable(traced.subject, traced.ablate(positions=units).logits_AW)
+    logits_AW = sharing(traced.subject, traced.ablate(positions=units).logits_AW)
     return float(logits_AW[answer].softmax(-1)[token])
 
 

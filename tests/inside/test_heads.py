@@ -13,7 +13,7 @@ from regard.inside.heads import DRAWS, random_tokens
 from regard.inside.trace import trace
 from regard.models.causal import Causal
 from regard.settings import CausalModel
-from small_models import writable
+from small_models import sharing
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
 def test_importance_is_what_is_lost_without_the_columns_of_w_out(traced, scores):
     parts = [part for part in traced.parts() if part.looks]
     said_A1 = torch.tensor([[answer.token] for answer in traced.subject.answers])
-    before_A1 = writable(traced.subject, traced.logits_AW).log_softmax(-1).gather(1, said_A1)
+    before_A1 = sharing(traced.subject, traced.logits_AW).log_softmax(-1).gather(1, said_A1)
     for row, part in enumerate(parts):
         if not part.heads:  # additive attention
             assert np.isnan(scores["importance"].values[row]).all()
@@ -61,7 +61,7 @@ def test_importance_is_what_is_lost_without_the_columns_of_w_out(traced, scores)
         weight, width = part.module.to_out.weight.data, part.module.to_out.in_features // part.heads
         kept, head = weight.clone(), part.heads - 1
         weight[:, head * width :] = 0
-        after_AW = writable(traced.subject, traced.subject.logits()[0]).log_softmax(-1)
+        after_AW = sharing(traced.subject, traced.subject.logits()[0]).log_softmax(-1)
         lost = (before_A1 - after_AW.gather(1, said_A1)).mean()
         weight.copy_(kept)
         assert scores["importance"].values[row, head] == pytest.approx(float(lost), abs=1e-5)

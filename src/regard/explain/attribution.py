@@ -69,15 +69,17 @@ def _whose(view: View, answer: int) -> str:
 
 
 def in_words(found: Faithfulness) -> str:
+    orders = len(found.deletion_curve.values) - 1
     return (
         f"deletion {found.deletion:.3f} (random order {found.deletion_random:.3f}; lower is better), "
-        f"insertion {found.insertion:.3f} ({found.insertion_random:.3f}; higher is better)"
+        f"insertion {found.insertion:.3f} ({found.insertion_random:.3f}; higher is better); "
+        f"better than {found.deletion_beats} and {found.insertion_beats} of {orders} random orders"
     )
 
 
 def measured(found: Faithfulness) -> dict[str, float]:
     """All its numbers."""
-    return {name: value for name, value in vars(found).items() if isinstance(value, float)}
+    return {name: value for name, value in vars(found).items() if isinstance(value, float | int)}
 
 
 def believed(view: View, scores: Mapping[str, Any], answer: int) -> tuple[str, dict[str, Any]]:

@@ -37,6 +37,8 @@ COVERED, COVERED_SIGNED = 0.65, 0.85  # how much of an image a map over it hides
 
 def image_maps(view: View) -> Shown:
     """Where a model looked in an image: seen from where the answer is read."""
+    from regard.explain.rollout import faithful_rollout
+
     trace = view.trace
     if not any(part.looks for part in trace.parts()):
         raise UsageError(
@@ -55,12 +57,14 @@ def image_maps(view: View) -> Shown:
     names = [f"layer {layer + 1}" for layer in layers]
     remarks = [f"seen from {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
     arrays = [*_named_maps(view.subject, layers, heads, maps), over_grid("rollout", maps.rollout_RS.cpu())]
+    facts, faithful = faithful_rollout(view)
     return Shown(
         "Attention over the image: rollout through all layers, and every head",
         arrays,
         lambda: draw_maps(picture_of(view.subject), maps, names, [of[0] for of in heads]),
         [remark for remark in remarks if remark],
-        facts_of(view, answer),
+        facts_of(view, answer) | facts,
+        f"rollout: {faithful}",
     )
 
 

@@ -61,6 +61,6 @@ def _of_image(view: View, found: Named, remarks: list[str]) -> Shown:
         sheet.scale(0.0, height + 0.45, float(np.nanmax(map_RS)), "size of the derivative")
         return sheet.finished(2 * width + 0.15, height + 0.7)
 
-    title = "Influence: how strongly the answer depends on each patch"
-    seen = f"seen from {over.notes['read_from']}"
+    title = "Influence: how strongly what the answer is read from depends on each patch"
+    seen = f"seen from {over.notes['read_from']}" + (" (quadratic mean)" if len(readers) > 1 else "")
     return Shown(title, [over, found], draw, [seen, *remarks], facts_of(view, answer))

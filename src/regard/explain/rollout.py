@@ -35,9 +35,11 @@ def rollout(view: View) -> Shown:
         remarks.append(f"drawn: the largest share of every {joined[0]} × {joined[1]} positions")
     whose = f" of the {rolled.notes['stack']}" if len(view.subject.stacks) > 1 else ""
     title = f"Attention rollout{whose}: how much of each position is in each at the end"
-    if rolled.notes["stack"] != view.subject.last.name:
-        return Shown(title, [rolled], draw, remarks)  # no answer is read here
-    return Shown(title, [rolled], draw, remarks, *_believed(view))
+    if rolled.notes["stack"] == view.subject.last.name:
+        return Shown(title, [rolled], draw, remarks, *faithful_rollout(view))
+    # The decoder reads all positions at the end.
+    faithful, facts = believed(view, {rolled.notes["stack"]: rolled.values.mean(0)}, view.answer())
+    return Shown(title, [rolled], draw, remarks, facts, f"mean of all positions at the end: {faithful}")
 
 
 def _of_image(view: View) -> Shown:
@@ -57,11 +59,11 @@ def _of_image(view: View) -> Shown:
 
     remarks = [f"seen from {maps.read_from}; left out: feed-forward layers"]
     title = "Attention rollout: how much of each patch reaches the answer, by attention"
-    facts, faithful = _believed(view)
+    facts, faithful = faithful_rollout(view)
     return Shown(title, [rolled], draw, remarks, facts_of(view, answer) | facts, faithful)
 
 
-def _believed(view: View) -> tuple[dict[str, Any], str]:
+def faithful_rollout(view: View) -> tuple[dict[str, Any], str]:
     """Whether the positions that reach the answer are those that it depends on."""
     rolled = rollout_of_answer(view.trace, view.answer())
     faithful, facts = believed(view, {rolled.notes["stack"]: rolled}, view.answer())

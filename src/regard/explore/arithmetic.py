@@ -305,7 +305,7 @@ def _finished(lines: list[Line], logit: float) -> Written:
 
 def _probabilities(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
     subject = looked.trace.subject
-    logits_W, name_of = subject.writable(looked.trace.logits_AW[row], row), subject.name_of
+    logits_W, name_of = subject.sharing(looked.trace.logits_AW[row], row), subject.name_of
     if subject.independent:
         return [sigmoid(logits_W, column, ("logits", None, row, column))], ""
     return softmax(logits_W, column, name_of, lambda index: ("logits", None, row, index), ("p", "z")), ""

@@ -99,7 +99,7 @@ def _answered(traced: Trace, what: str, part: str, head: int) -> dict[str, Any]:
         return _weights(traced, part, head)
     subject, p_AW = traced.subject, traced.p_AW
     said_A = [float(p_AW[number, answer.token]) for number, answer in enumerate(subject.answers)]
-    words = [subject.name_of(token) for token in p_AW.argmax(-1).tolist()]
+    words = [subject.name_of(token) for token in subject.likeliest(traced.logits_AW).tolist()]
     return named("probability of the final answer", said_A, [("answer", answer_names(traced))], words=words).to_json()
 
 

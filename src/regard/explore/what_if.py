@@ -60,10 +60,10 @@ def _beside(looked: Looked, logits_AW: Tensor) -> dict[str, Any]:
 
 
 def _likeliest(subject: Subject, logits_AW: Tensor) -> dict[str, Any]:
-    best = subject.log_p(logits_AW).exp().max(-1)
-    tokens = best.indices.tolist()
-    words = [subject.name_of(token) for token in tokens]
-    return {"tokens": tokens, "words": words, "probabilities": best.values.tolist()}
+    best_A = subject.likeliest(logits_AW)
+    p_A = subject.log_p(logits_AW).exp().gather(1, best_A[:, None])[:, 0]
+    words = [subject.name_of(token) for token in best_A.tolist()]
+    return {"tokens": best_A.tolist(), "words": words, "probabilities": p_A.tolist()}
 
 
 def rewrite(
@@ -115,7 +115,7 @@ def patch(looked: Looked, other: dict[str, Any], what: What = "residual", answer
     ours, theirs = here.subject.tokens, there.subject.tokens
     if ours is not None and theirs is not None and len(ours) > 1:
         there = trace(with_tokens(there.subject, [*theirs[:-1], *ours[-1:]]))
-        ours_A, theirs_A = (here.subject.writable(each.logits_AW).argmax(-1) for each in (here, there))
+        ours_A, theirs_A = (here.subject.likeliest(each.logits_AW) for each in (here, there))
         if answer is None:
             differ = (ours_A != theirs_A).nonzero()[:, 0].tolist()
             if not differ:

@@ -69,14 +69,15 @@ def ablated(trace: Trace, off: Off, by: By = "zero", reference: Sequence[Trace] 
     subject = trace.subject
     logits_AW = ablate(subject, [off], by, reference or [trace])[0]
     before_A, after_A = log_p_of_answers(subject, torch.stack([trace.logits_AW, logits_AW]))
-    best = subject.log_p(logits_AW).exp().max(-1)
-    words = [subject.name_of(token) for token in best.indices.tolist()]
+    best_A = subject.likeliest(logits_AW)
+    p_A = subject.log_p(logits_AW).exp().gather(1, best_A[:, None])[:, 0]
+    words = [subject.name_of(token) for token in best_A.tolist()]
     axes = [("answer", answer_names(trace))]
     return Ablated(
         off,
         logits_AW,
         words,
-        named("probability of the likeliest", best.values, axes, words=words),
+        named("probability of the likeliest", p_A, axes, words=words),
         named("change of log-probability", after_A - before_A, axes, "nats", off=off.names, by=by),
     )
 

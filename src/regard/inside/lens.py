@@ -3,7 +3,7 @@
     logits_l = head(norm(x_l))                       x_l: the residual stream after layer l; x_0: what was embedded
     agreement_l = share of answers whose likeliest word is the final one
     KL_l = Σ p_final ln(p_final / p_l)               nats, mean of the answers
-    p = softmax of the logits of the words that can be written; of classes that exclude none, σ of each
+    p = softmax of the logits; σ of each, of classes that do not exclude each other
 
 At the last layer this is the model's own answer: agreement is 100 %, and KL is 0.
 
@@ -46,21 +46,20 @@ def lens(trace: Trace) -> Lens:
     last = trace.last
     layers = ["embedding", *(str(number + 1) for number in range(len(last.layers)))]
     answers = answer_names(trace)
-    final_AW = subject.writable(trace.logits_AW)
+    final_AW = subject.sharing(trace.logits_AW)
     divergence = of_each_class if subject.independent else of_one_distribution
     said_A1 = torch.tensor([[answer.token] for answer in subject.answers], device=final_AW.device)
     p_LA, said_LA, kl_LA, words_LA = [], [], [], []
     for x_TD in last.residual_LTD:
         with plainly(subject.model):
-            logits_AW = subject.writable(subject.readout(x_TD[None])[0].float())
-        log_p_AW = subject.log_p(logits_AW)
-        best = log_p_AW.max(-1)
-        p_LA.append(best.values.exp())
-        words_LA.append(best.indices)
-        said_LA.append(log_p_AW.gather(1, said_A1)[:, 0].exp())
-        kl_LA.append(divergence(final_AW, logits_AW))
+            logits_AW = subject.readout(x_TD[None])[0].float()
+        p_AW, best_A = subject.log_p(logits_AW).exp(), subject.likeliest(logits_AW)
+        p_LA.append(p_AW.gather(1, best_A[:, None])[:, 0])
+        words_LA.append(best_A)
+        said_LA.append(p_AW.gather(1, said_A1)[:, 0])
+        kl_LA.append(divergence(final_AW, subject.sharing(logits_AW)))
     tokens_LA = torch.stack(words_LA)
-    agreement_L = 100 * (tokens_LA == final_AW.argmax(-1)).float().mean(-1)
+    agreement_L = 100 * (tokens_LA == subject.likeliest(trace.logits_AW)).float().mean(-1)
     axes = [("layer", layers), ("answer", answers)]
     words = [[subject.name_of(token) for token in row] for row in tokens_LA.tolist()]
     return Lens(

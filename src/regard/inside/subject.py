@@ -65,6 +65,7 @@ class Subject:
     said: str = ""  # the output, in words
     never: Sequence[int] = ()  # words that are never written
     never_at: Sequence[Sequence[int]] = ()  # for each answer, words that are not written there either
+    all_share: bool = False  # words that are never written have a share in the softmax, as in the beam search
     independent: bool = False  # each class is there or not, by a sigmoid of its own; else they share a softmax
     picture_HWC: NDArray[np.uint8] | None = None  # the input, where it is an image
     box: tuple[float, ...] | None = None  # left, top, right and bottom in it, where the answer is about a box
@@ -95,7 +96,15 @@ class Subject:
         """ln p of every word or class: at all answers [..., A, W], or at one [..., W]."""
         if self.independent:
             return nn.functional.logsigmoid(logits)
-        return self.writable(logits, answer).log_softmax(-1)
+        return self.sharing(logits, answer).log_softmax(-1)
+
+    def sharing(self, logits: Tensor, answer: int | None = None) -> Tensor:
+        """The logits whose softmax gives the probabilities; −∞ for words that have no share in it."""
+        return logits if self.all_share else self.writable(logits, answer)
+
+    def likeliest(self, logits: Tensor) -> Tensor:
+        """The word or class that is chosen at each answer: [..., A, W] → [..., A]."""
+        return self.writable(logits).argmax(-1)
 
     def writable(self, logits: Tensor, answer: int | None = None) -> Tensor:
         """The logits, with −∞ for words that cannot be written: at all answers [..., A, W], or at one [..., W]."""

@@ -259,6 +259,7 @@ def pair(
         _decoder_readout(model, len(target_ids) + 1, copied if model.copying is not None else None),
         words[1],
         never=NEVER,
+        all_share=True,
         tokens=[source_ids, [START, *target_ids]],
         with_tokens=anew,
         **about,
@@ -285,6 +286,7 @@ def caption(
         _decoder_readout(model, len(target_ids) + 1),
         words,
         never=NEVER,
+        all_share=True,
         **about,
     )
 

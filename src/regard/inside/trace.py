@@ -74,7 +74,7 @@ class Trace:
 
     @property
     def p_AW(self) -> Tensor:
-        """The probability of every word that can be written there, or of every class, for each answer."""
+        """The probability of every word or class, for each answer."""
         return self.subject.log_p(self.logits_AW).exp()
 
     @property
