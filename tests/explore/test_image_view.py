@@ -68,7 +68,7 @@ def test_greedy_pixels_are_the_likeliest_one_after_the_other(pixels):
     assert [each.token for each in whole.subject.answers[given:]] == likeliest[given:]
 
 
-def test_the_box_and_the_mask_are_those_of_the_run(tiny_run, boxed, shapes):
+def test_the_box_and_the_mask_are_those_of_the_run(tiny_run):
     detector, segmenter = (regard.load(tiny_run(task)) for task in ("detect", "segment"))
     trace, ask = asking(detector)
     box = np.array(ask("image", {})["box"]) * 16  # the side of the image
@@ -130,7 +130,7 @@ def test_a_pixel_that_is_pointed_at_shows_what_it_looked_at(pixels, opened, from
             assert at.page.locator("#panel .problem").count() == 0
 
 
-def test_words_of_a_caption_look_at_patches(tiny_run, captioned, opened):
+def test_words_of_a_caption_look_at_patches(tiny_run, opened):
     captioner = regard.load(tiny_run("caption"))
     with opened(captioner, fragment="#view=image&answer=1&part=decoder.0.cross") as at:
         panel = at.page.locator("#panel")
