@@ -138,7 +138,7 @@ def test_positions_of_every_stack_can_be_off(traced):
 
 def test_what_would_be_said_and_how_much_less_likely_the_answer_is(traced):
     gone = traced.ablate(layers=[layer.name for stack in traced.stacks for layer in stack.layers])
-    before_AW, after_AW = traced.logits_AW.log_softmax(-1), gone.logits_AW.log_softmax(-1)
+    before_AW, after_AW = map(traced.subject.log_p, (traced.logits_AW, gone.logits_AW))
     for number, answer in enumerate(traced.subject.answers):
         change = float(after_AW[number, answer.token] - before_AW[number, answer.token])
         assert gone.change.values[number] == pytest.approx(change, abs=1e-5)

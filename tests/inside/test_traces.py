@@ -62,6 +62,10 @@ def test_content_and_position_sum_to_what_the_first_block_reads(traced):
 
 
 def test_the_lens_at_the_last_layer_is_the_answer(traced):
+    if traced.subject.readout is None:
+        with pytest.raises(UsageError, match="no lens"):
+            traced.lens()
+        return
     lens = traced.lens()
     assert lens.agreement.values[-1] == 100
     assert abs(lens.kl.values[-1]).max() < 1e-6
@@ -73,6 +77,10 @@ def test_the_lens_at_the_last_layer_is_the_answer(traced):
 
 def test_contributions_sum_to_the_logit(traced):
     plain = traced.subject.readout
+    if plain is None:
+        with pytest.raises(UsageError, match="cannot be told apart"):
+            traced.contributions()
+        return
     with torch.no_grad():
         x_TD = traced.last.layers[-1].after_TD
         logits_AW = plain.head(_before_finish(plain, x_TD))

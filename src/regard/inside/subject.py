@@ -64,6 +64,7 @@ class Subject:
     said: str = ""  # the output, in words
     never: Sequence[int] = ()  # words that are never written
     never_at: Sequence[Sequence[int]] = ()  # for each answer, words that are not written there either
+    over_positions: bool = False  # its words are the positions of the last stack
     independent: bool = False  # each class is there or not, by a sigmoid of its own; else they share a softmax
     picture_HWC: NDArray[np.uint8] | None = None  # the input, where it is an image
     box: tuple[float, ...] | None = None  # left, top, right and bottom in it, where the answer is about a box

@@ -166,6 +166,7 @@ def reader(model: Reader, ids: list[int], readable: Sequence[bool], words: NameO
         forward,
         None,
         names.__getitem__,
+        over_positions=True,
         tokens=[ids],
         with_tokens=lambda other: reader(model, other[0], readable, words, **about),
         **about,
