@@ -154,6 +154,10 @@ def test_maps_are_those_of_the_rollout_and_of_every_head(run):
     np.testing.assert_array_equal(rollout.values, maps.rollout_RS.numpy())
     np.testing.assert_array_equal(heads.values, torch.stack(maps.layers_HRS).numpy())
     assert written(shown.figure()).count("head 2") == 2
+    faithful = small.traced.attribute("rollout").faithful()
+    assert shown.facts["faithfulness"]["insertion"] == pytest.approx(faithful.insertion)
+    assert shown.facts["faithfulness"]["deletion_beats"] == faithful.deletion_beats
+    assert f"rollout: deletion {faithful.deletion:.3f} (random order" in shown.checks[0]
 
 
 def test_the_stages_of_a_swin_have_arrays_of_their_own(run):

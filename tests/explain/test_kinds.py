@@ -24,6 +24,7 @@ from regard.explain.pieces import tokens
 from regard.explain.sheet import label
 from regard.explain.view import Choice, View, fitting
 from regard.explain.writing import content
+from regard.inside.faithfulness import faithfulness
 from regard.inside.trace import Trace
 
 MODELS = ["language", "language-gru", "translator", "translator-bahdanau", "masked", "text-classifier", "vit"]
@@ -217,6 +218,12 @@ def test_attributions_are_those_of_the_method_and_are_shown_with_how_faithful_th
         np.testing.assert_allclose(shown.arrays[0].values, found["layers"].values, atol=1e-6)
         assert shown.facts["faithfulness"]["deletion"] == pytest.approx(found.faithful().deletion)
         assert "random order" in shown.checks[0]
+    pair = run("translator")
+    shown = pair.explain("rollout", stack="encoder")
+    found = faithfulness(
+        pair.traced, {"encoder": pair.traced.rollout("encoder").values.mean(0)}, pair.traced.first_answer
+    )
+    assert shown.facts["faithfulness"]["deletion"] == pytest.approx(found.deletion)
     with pytest.raises(UsageError, match=r"(?s)no attribution 'oclusion'.*'occlusion'"):
         small.explain("attribution", method="oclusion")
 

@@ -20,7 +20,7 @@ from regard.models.swin import Swin
 from regard.settings import CaptionModel, CausalModel, ImageModel
 
 
-def told_apart(name: str, count: int, longest: int = 1000) -> Shown:
+def told_apart(name: str, longest: int = 1000) -> Shown:
     """How a small language model is told where tokens stand."""
     settings = CausalModel(layers=1, width=8, heads=2, feedforward=8, max_positions=longest, positions=name)
     task = SimpleNamespace(model=Causal(settings, 20), settings=SimpleNamespace(model=settings))
@@ -29,7 +29,7 @@ def told_apart(name: str, count: int, longest: int = 1000) -> Shown:
 
 @pytest.mark.parametrize(("name", "longest", "count"), [("learned", 20, 20), ("sinusoidal", 1000, 100)])
 def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count):
-    shown = told_apart(name, count, longest)
+    shown = told_apart(name, longest)
     [codes] = shown.arrays
     assert shown.title == f"Position encodings: {name}" and codes.values.shape == (count, 8)
     if name == "sinusoidal":
@@ -40,14 +40,14 @@ def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count
 
 
 def test_rotations_are_cosines_and_sines():
-    [turned] = told_apart("rotary", 100).arrays
+    [turned] = told_apart("rotary").arrays
     angles = np.arange(100)[:, None] * 10000.0 ** (-np.arange(2) * 2 / 4)
     np.testing.assert_allclose(turned.values, np.concatenate([np.cos(angles), np.sin(angles)], 1), atol=1e-4)
 
 
 def test_a_model_that_is_told_nothing_is_refused():
     with pytest.raises(RegardError, match='positions = "none"'):
-        told_apart("none", 20)
+        told_apart("none")
 
 
 def test_positions_of_an_image_and_of_its_caption_are_both_shown():

@@ -12,6 +12,7 @@ import pytest
 from browser import CHROMIUM, OPTIONS, PATIENCE, Opened, serving, watched
 from regard.explore.recording import write_page
 from regard.explore.session import Session
+from tiny import TINY_IMAGES
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +97,16 @@ def page_on_disk(trained: Any, made_once: Callable[[str, Callable[[Path], object
 
 @pytest.fixture(scope="session")
 def hyena(texts: Path, train_once: Callable[..., Any]) -> Any:
-    settings = ["data.text=text.txt", "model.mixer=hyena", "model.layers=1", "model.width=32", "model.feedforward=64"]
-    settings += ["training.steps=20", "training.tokens_per_batch=512", "training.row_length=64", "training.warmup=5"]
-    return train_once("hyena", "shakespeare-cpu", *settings, "training.validate_every=20", data=texts)
+    """A character model that convolves."""
+    small = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "model.mixer=hyena"]
+    quick = ["training.steps=20", "training.tokens_per_batch=512", "training.row_length=32", "training.warmup=5"]
+    quick += ["training.validate_every=20", "training.save_every=10", "data.text=text.txt"]
+    return train_once("hyena", "shakespeare-cpu", *small, *quick, data=texts)
+
+
+@pytest.fixture(scope="session")
+def swin(pictures: Path, train_once: Callable[..., Any]) -> Any:
+    """Of 8 × 8 patches in windows that shift, and then of 4 × 4 in one window."""
+    settings = ["model.stages=[2,1]", "model.window=4", "model.patch=1", "model.positions=none", "training.steps=20"]
+    settings += ["training.validate_every=20"]
+    return train_once("swin", "digits", *TINY_IMAGES, *settings, f"data.images={pictures}")

@@ -56,7 +56,7 @@ def test_two_inputs_of_one_run_say_why_there_is_no_difference(language, opened):
         assert "a child sleeps" in panel.inner_text()
 
 
-def test_runs_that_read_other_things_are_refused(trained, image_classifier, language, tiny_run, games):
+def test_runs_that_read_other_things_are_refused(trained, image_classifier, language, tiny_run):
     with pytest.raises(UsageError, match="cannot be shown beside"):
         Session([trained, image_classifier])
     with pytest.raises(UsageError, match="cannot be shown beside"):

@@ -8,7 +8,6 @@ from axe_playwright_python.sync_playwright import Axe
 
 import regard
 from regard.explore.recording import write_page
-from tiny import TINY_IMAGES
 
 INPUTS = {
     "trained": {"text": "The old farmer helps the child."},
@@ -20,13 +19,6 @@ INPUTS = {
     "pixels": {},
     "hyena": {"text": "The old farmer"},
 }
-
-
-@pytest.fixture(scope="session")
-def swin(pictures, train_once):
-    settings = ["model.stages=[1,1]", "model.window=2", "model.patch=2", "model.positions=none", "training.steps=20"]
-    settings += ["training.validate_every=20"]
-    return train_once("swin-stripes", "digits", *TINY_IMAGES, *settings, f"data.images={pictures}")
 
 
 WIDTHS = {"trained": 1400, "image_classifier": 400}  # where axe-core looks at every view, too

@@ -11,14 +11,6 @@ import regard
 from regard.explore.questions import answer
 from regard.explore.recording import write_page
 from regard.explore.session import Session
-from tiny import TINY_IMAGES
-
-
-@pytest.fixture(scope="module")
-def swin(train_once, pictures):
-    stages = ["model.stages=[2]", "model.window=4", "model.patch=1", "model.positions=none"]
-    stages += ["training.steps=2", "training.validate_every=2"]
-    return train_once("swin", "digits", *TINY_IMAGES, f"data.images={pictures}", *stages)
 
 
 def asking(task):
@@ -44,14 +36,16 @@ def test_windows_are_where_attention_ends(swin):
     trace, ask = asking(swin)
     windows = ask("image", {})["windows"]
     assert windows["stage 1.1.mixer"] == {"window": [4, 4], "shift": [2, 2]}
+    assert windows["stage 2.0.mixer"] == {"window": [4, 4], "shift": [0, 0]}
     for name, cut in windows.items():
         part = next(part for part in trace.parts() if part.name == name)
+        high, wide = trace[name.partition(".")[0]].stack.grid
         looks_TT = part.attention().weights_BHTS[0].sum(0) > 0
-        rows, columns = np.divmod(np.arange(64), 8)
+        rows, columns = np.divmod(np.arange(high * wide), wide)
         # As the page draws it: a line after the shift, or after the first window, and then after every window.
         down, right = (
-            np.searchsorted(np.arange(shift or size, 8, size), place, side="right")
-            for place, size, shift in zip((rows, columns), cut["window"], cut["shift"], strict=True)
+            np.searchsorted(np.arange(shift or size, side, size), place, side="right")
+            for place, side, size, shift in zip((rows, columns), (high, wide), cut["window"], cut["shift"], strict=True)
         )
         together_TT = (down[:, None] == down) & (right[:, None] == right)
         assert np.array_equal(looks_TT.numpy(), together_TT)
@@ -68,7 +62,7 @@ def test_greedy_pixels_are_the_likeliest_one_after_the_other(pixels):
     assert [each.token for each in whole.subject.answers[given:]] == likeliest[given:]
 
 
-def test_the_box_and_the_mask_are_those_of_the_run(tiny_run, boxed, shapes):
+def test_the_box_and_the_mask_are_those_of_the_run(tiny_run):
     detector, segmenter = (regard.load(tiny_run(task)) for task in ("detect", "segment"))
     trace, ask = asking(detector)
     box = np.array(ask("image", {})["box"]) * 16  # the side of the image
@@ -130,7 +124,7 @@ def test_a_pixel_that_is_pointed_at_shows_what_it_looked_at(pixels, opened, from
             assert at.page.locator("#panel .problem").count() == 0
 
 
-def test_words_of_a_caption_look_at_patches(tiny_run, captioned, opened):
+def test_words_of_a_caption_look_at_patches(tiny_run, opened):
     captioner = regard.load(tiny_run("caption"))
     with opened(captioner, fragment="#view=image&answer=1&part=decoder.0.cross") as at:
         panel = at.page.locator("#panel")

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 import torch
 from asking import ask
 
@@ -11,15 +10,6 @@ from regard.explore.mixers import FEW_GRADIENTS
 
 SENTENCE = "The old farmer helps the child."
 PART = "layers.0.mixer"
-
-
-@pytest.fixture(scope="module")
-def hyena(texts, train_once):
-    """A character model that convolves."""
-    small = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "model.mixer=hyena"]
-    quick = ["training.steps=4", "training.tokens_per_batch=256", "training.row_length=32"]
-    quick += ["training.validate_every=4", "training.save_every=2", "data.text=text.txt"]
-    return train_once("hyena-characters", "shakespeare-cpu", *small, *quick, data=texts)
 
 
 def test_operator_filters_and_influence_are_the_models(hyena, opened):

@@ -96,7 +96,7 @@ def test_the_page_draws_as_sampling_does(trained, opened):
             pytest.approx(_drawn(logits_AW[3], *each), abs=1e-6) for each in SETTINGS
         ]
         _force_and_go_back(at, panel, trace)
-        _read_the_tree(at, panel, trained)
+        _read_the_tree(panel, trained)
 
 
 BY_THE_PAGE = """async ([logits, settings]) => {
@@ -136,7 +136,7 @@ def _force_and_go_back(at, panel, trace):
     assert at.page.locator(".said strong").inner_text() == trace.subject.said
 
 
-def _read_the_tree(at, panel, trained):
+def _read_the_tree(panel, trained):
     panel.get_by_label("beams").select_option("2")
     panel.get_by_text("the 2 likeliest hypotheses are").wait_for()
     [translation] = trained.translate([SENTENCE], beam=2)

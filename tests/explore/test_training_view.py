@@ -74,7 +74,7 @@ def test_weights_and_lens_of_a_checkpoint(run):
     np.testing.assert_allclose(own, final, atol=1e-6)
 
 
-def test_a_damaged_checkpoint_is_left_out(run, tmp_path):
+def test_a_damaged_checkpoint_is_left_out(run):
     step = run.folder.saved_steps()[0]
     file = run.folder.checkpoints / f"step-{step}" / "model.safetensors"
     content = file.read_bytes()

@@ -10,7 +10,7 @@ from regard.inside import variants
 from regard.inside.ablation import Off, ablate
 from regard.inside.sites import sites_of
 from regard.inside.trace import trace
-from small_models import sharing
+from small_models import log_p
 
 ATOL = 1e-5
 
@@ -139,7 +139,7 @@ def test_positions_of_every_stack_can_be_off(traced):
 
 def test_what_would_be_said_and_how_much_less_likely_the_answer_is(traced):
     gone = traced.ablate(layers=[layer.name for stack in traced.stacks for layer in stack.layers])
-    before_AW, after_AW = (sharing(traced.subject, each.logits_AW).log_softmax(-1) for each in (traced, gone))
+    before_AW, after_AW = (log_p(traced.subject, each.logits_AW) for each in (traced, gone))
     for number, answer in enumerate(traced.subject.answers):
         change = float(after_AW[number, answer.token] - before_AW[number, answer.token])
         assert gone.change.values[number] == pytest.approx(change, abs=1e-5)

@@ -8,7 +8,7 @@ from regard.inside.faithfulness import seen_by
 from regard.inside.rollout import rollout_of_answer
 from regard.inside.sites import watching
 from regard.inside.trace import input_stacks, trace
-from small_models import sharing
+from small_models import log_p
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_occlusion_is_what_each_position_alone_is_worth(traced):
         assert values.values == pytest.approx([-change for change in changes], abs=1e-5)
     other = traced.attribute("occlusion", answer=0, token=3)
     name, without = input_stacks(traced)[0].name, traced.ablate(positions=[(input_stacks(traced)[0].name, 0)])
-    before, after = (sharing(traced.subject, each.logits_AW)[0].log_softmax(-1)[3] for each in (traced, without))
+    before, after = (log_p(traced.subject, each.logits_AW)[0][3] for each in (traced, without))
     lost = before - after
     assert other[name].values[0] == pytest.approx(float(lost), abs=1e-5)
 

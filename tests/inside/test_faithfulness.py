@@ -6,13 +6,13 @@ import pytest
 from regard.errors import UsageError
 from regard.inside.faithfulness import MOST_GROUPS, areas, faithfulness, seen_by
 from regard.inside.trace import trace
-from small_models import sharing
+from small_models import log_p
 
 
 def p_without(traced, units, answer, token):
     """One set of positions emptied, alone."""
-    logits_AW = sharing(traced.subject, traced.ablate(positions=units).logits_AW)
-    return float(logits_AW[answer].softmax(-1)[token])
+    log_p_AW = log_p(traced.subject, traced.ablate(positions=units).logits_AW)
+    return float(log_p_AW[answer, token].exp())
 
 
 @pytest.mark.parametrize("kind", ["language", "translator", "vit-both"])

@@ -9,11 +9,11 @@ from torch.nn import functional as F
 
 from regard.errors import UsageError
 from regard.inside import subjects
-from regard.inside.heads import DRAWS, random_tokens
+from regard.inside.heads import DRAWS, ordinary_words, random_tokens
 from regard.inside.trace import trace
 from regard.models.causal import Causal
 from regard.settings import CausalModel
-from small_models import sharing
+from small_models import log_p
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
             if part.across:
                 assert math.isnan(before) and math.isnan(itself)
                 continue
-            if traced[part.name.split(".")[0]].stack.grid:  # patches have neighbours in two directions
+            if traced[part.name.split(".")[0]].stack.words is None:  # patches have neighbours in two directions
                 assert math.isnan(before)
             else:
                 assert before == pytest.approx(np.mean([weights_TS[t, t - 1] for t, _ in chosen if t]), abs=1e-5)
@@ -53,7 +53,7 @@ def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
 def test_importance_is_what_is_lost_without_the_columns_of_w_out(traced, scores):
     parts = [part for part in traced.parts() if part.looks]
     said_A1 = torch.tensor([[answer.token] for answer in traced.subject.answers])
-    before_A1 = sharing(traced.subject, traced.logits_AW).log_softmax(-1).gather(1, said_A1)
+    before_A1 = log_p(traced.subject, traced.logits_AW).gather(1, said_A1)
     for row, part in enumerate(parts):
         if not part.heads:  # additive attention
             assert np.isnan(scores["importance"].values[row]).all()
@@ -61,7 +61,7 @@ def test_importance_is_what_is_lost_without_the_columns_of_w_out(traced, scores)
         weight, width = part.module.to_out.weight.data, part.module.to_out.in_features // part.heads
         kept, head = weight.clone(), part.heads - 1
         weight[:, head * width :] = 0
-        after_AW = sharing(traced.subject, traced.subject.logits()[0]).log_softmax(-1)
+        after_AW = log_p(traced.subject, traced.subject.logits()[0])
         lost = (before_A1 - after_AW.gather(1, said_A1)).mean()
         weight.copy_(kept)
         assert scores["importance"].values[row, head] == pytest.approx(float(lost), abs=1e-5)
@@ -72,7 +72,8 @@ def test_scores_are_missing_where_they_make_no_sense(traced, scores):
     if scores is None:
         return
     text = type(traced.subject.model).__name__
-    assert np.isfinite(scores["induction"].values).all() == (text == "Causal")
+    backwards = traced.last.causal and len(traced.stacks) == 1
+    assert np.isfinite(scores["induction"].values).all() == backwards
     for row, part in enumerate(scores["copying"].labels[0]):
         in_words = text in ("Causal", "Masked") or part.startswith("decoder")
         copies = in_words and part.endswith(".mixer") and traced.last.layers[0].part("mixer").heads > 0
@@ -163,3 +164,19 @@ def test_induction_is_the_weight_on_what_followed_the_last_time(repeats):
                 after = [weights_TS[q, ids.index(ids[q - 6]) + 1] for q in range(6, 12)]
                 expected[layer, head] += np.mean(after) / DRAWS
     np.testing.assert_allclose(traced.heads(["induction"], seed=2, period=6)["induction"].values, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("colours", [2, 3])
+def test_pixels_are_repeated_in_their_own_colours(colours):
+    """Every colour is an ordinary word, also those whose numbers are marks in a text; <start> comes first."""
+    settings = CausalModel(layers=1, width=16, heads=2, positions="rotary")
+    subject = subjects.causal(Causal(settings, colours + 1), [colours, 0, 1, 0], str, [colours], pixels=(2, 2))
+    assert ordinary_words(subject) == list(range(colours))
+    assert set(random_tokens(ordinary_words(subject), 12, seed=0)) == set(range(colours))
+    assert np.isfinite(trace(subject).heads(["induction"], period=4)["induction"].values).all()
+
+
+def test_where_there_is_one_word_only_nothing_can_be_repeated():
+    subject = subjects.causal(Causal(CausalModel(layers=1, width=16, heads=2), 5), [3, 4, 3], str, never=[4])
+    assert ordinary_words(subject) == [3]
+    assert np.isnan(trace(subject).heads(["induction"])["induction"].values).all()

@@ -8,9 +8,11 @@ import torch
 
 from regard.errors import UsageError
 from regard.inside.patching import patched
+from regard.inside.readout import SpanReadout
 from regard.inside.sites import sites_of
 from regard.inside.subjects import caption, image
 from regard.inside.trace import trace
+from regard.models.segmenter import SegmentingSwin
 
 
 def other_input(subject):
@@ -20,10 +22,22 @@ def other_input(subject):
         changed = [first[0], *(11 if token == first[1] else token for token in first[1:])]
         return subject.with_tokens([changed, *([row[0], *(token + 1 for token in row[1:])] for row in rest)])
     height, width = (16, 16) if len(subject.stacks) == 2 and subject.stacks[0].name == "stage 1" else (8, 12)
-    pixels = torch.randn(1, height, width, generator=torch.Generator().manual_seed(8))
+    generator = torch.Generator().manual_seed(8)
     if subject.last.name == "decoder":
-        return caption(subject.model, pixels, [10, 11, 7], str)
-    return image(subject.model, pixels, list("abcde"))
+        return caption(subject.model, torch.randn(1, height, width, generator=generator), [10, 11, 7], str)
+    while True:  # until the surest box of a detector is at the same place
+        other = image(subject.model, torch.randn(1, height, width, generator=generator), list("abcde"))
+        if other.answers[0].position == subject.answers[0].position:
+            return other
+
+
+def compared(traced):
+    """Two words that can both be said; of a reader, positions in its context."""
+    return (4, 5) if isinstance(traced.subject.readout, SpanReadout) else (3, 4)
+
+
+def difference(logits_AW, tokens):
+    return float(logits_AW[-1, tokens[0]] - logits_AW[-1, tokens[1]])
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +47,11 @@ def pair(subject):
 
 def test_everything_at_a_layer_gives_one_and_nothing_gives_zero(pair):
     clean, corrupted = pair
-    answer, tokens = -1, (3, 4)
-    d_clean, d_corrupted = (float(each.logits_AW[-1, 3] - each.logits_AW[-1, 4]) for each in pair)
+    answer, tokens = -1, compared(corrupted)
+    d_clean, d_corrupted = (difference(each.logits_AW, tokens) for each in pair)
     embedded = {f"{stack.name}.embedding": ... for stack in corrupted.stacks if stack.name not in ("stage 2",)}
-    patches = [{f"{corrupted.last.name}.1": ...}, embedded, {}]
+    read = corrupted.stacks if isinstance(corrupted.subject.model, SegmentingSwin) else [corrupted.last]
+    patches = [{f"{stack.name}.1": ... for stack in read}, embedded, {}]
     d_N = patched(corrupted, clean, patches, answer, tokens).tolist()
     # What is copied comes from the text itself, which is not patched.
     expected = [d_clean, d_clean, d_corrupted] if not _copies(corrupted) else [None, None, d_corrupted]
@@ -56,8 +71,9 @@ def test_effects_are_those_of_hooks_set_by_hand(pair, what):
         with pytest.raises(UsageError, match="no heads"):
             corrupted.patch(clean, what, answer=-1, tokens=(3, 4))
         return
-    effects = corrupted.patch(clean, what, answer=-1, tokens=(3, 4))
-    d_clean, d_corrupted = (float(each.logits_AW[-1, 3] - each.logits_AW[-1, 4]) for each in pair)
+    tokens = compared(corrupted)
+    effects = corrupted.patch(clean, what, answer=-1, tokens=tokens)
+    d_clean, d_corrupted = (difference(each.logits_AW, tokens) for each in pair)
     assert effects.notes["clean"] == pytest.approx(d_clean) and effects.notes["corrupted"] == pytest.approx(d_corrupted)
     rows, columns = effects.values.shape
     for row, column in {(0, 0), (rows - 1, 0), (rows // 2, 2), (rows - 1, columns - 1)}:
@@ -71,7 +87,7 @@ def test_effects_are_those_of_hooks_set_by_hand(pair, what):
             assert math.isnan(effects.values[row, column])
             continue
         logits_AW = _by_hand(clean, corrupted, name, column, heads=what == "heads")
-        expected = (float(logits_AW[-1, 3] - logits_AW[-1, 4]) - d_corrupted) / (d_clean - d_corrupted)
+        expected = (difference(logits_AW, tokens) - d_corrupted) / (d_clean - d_corrupted)
         assert effects.values[row, column] == pytest.approx(expected, abs=2e-4)
 
 
@@ -111,6 +127,16 @@ def test_the_difference_is_between_what_both_said(make):
     assert effects.values[0, 0] == 0, "the first word is the same"
     assert not effects.values[1:, :2].any(), "nor is anything else before the word that differs"
     torch.testing.assert_close(float(effects.values[-1, -1]), 1.0, atol=1e-5, rtol=0)
+
+
+def test_answers_that_begin_elsewhere_are_compared_by_where_they_begin(make):
+    corrupted = make("reader")
+    others = (corrupted.with_tokens([[1, 9, 30, 2, 9, word, 7, 2]]) for word in range(3, 40))
+    clean = next(other for other in others if other.answers[0].token != corrupted.answers[0].token)
+    effects = trace(corrupted).patch(trace(clean), answer=0)
+    begins = [subject.answers[0].token for subject in (clean, corrupted)]
+    assert effects.notes["tokens"] == [corrupted.name_of(token) for token in begins]
+    assert effects.values[0, 5] == pytest.approx(1, abs=1e-4), "the word that differs restores all of it"
 
 
 def test_what_was_written_is_compared_where_it_first_differs(make):

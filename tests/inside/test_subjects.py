@@ -85,3 +85,33 @@ def test_boxes_are_read_from_queries_beside_the_patches(make):
     traced = trace(make("detector", head="set", registers=1))
     assert traced.last.stack.pieces[:5] == ["register 1", "query 1", "query 2", "query 3", "1, 1"]
     assert traced.attribute("rollout").notes["read_from"].startswith("query")
+
+
+def test_the_answer_of_a_reader_is_the_likeliest_span_that_does_not_end_before_it_begins(make):
+    subject = make("reader")
+    log_p_2T = trace(subject).p_AW.log()
+    readable = [0, 4, 5, 6]
+    best = max(
+        ((i, j) for i in readable for j in readable if i <= j), key=lambda s: log_p_2T[0, s[0]] + log_p_2T[1, s[1]]
+    )
+    assert tuple(answer.token for answer in subject.answers) == best
+    torch.testing.assert_close(trace(subject).p_AW[:, readable].sum(-1), torch.ones(2))
+
+
+def test_the_scores_of_a_reader_are_those_of_its_own_forward(make):
+    subject = make("reader").with_tokens([[1, 9, 30, 2, 9, 12, 8, 2]])
+    tokens_1T = torch.tensor(subject.tokens)
+    readable_1T = torch.ones_like(tokens_1T, dtype=torch.bool)
+    readable_1T[0, list(subject.never_at[0])] = False
+    places_1T = torch.arange(8)[None]
+    log_p_21T = subject.model.eval()(tokens_1T, torch.ones_like(tokens_1T), places_1T, readable_1T)
+    found_AT = trace(subject).p_AW
+    torch.testing.assert_close(found_AT[:, readable_1T[0]], log_p_21T[:, 0, readable_1T[0]].exp(), atol=1e-6, rtol=0)
+    assert not found_AT[:, ~readable_1T[0]].any()
+
+
+def test_the_class_of_a_cell_is_read_by_its_own_rows(make):
+    """Where a patch has several cells, the lens of a dense detector ends at the scores of the surest one."""
+    for cells in (1, 2):
+        traced = trace(make("detector", cells=cells))
+        torch.testing.assert_close(traced.subject.readout(traced.last.layers[-1].after_TD[None])[0], traced.logits_AW)

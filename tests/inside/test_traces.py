@@ -1,5 +1,7 @@
 """What is shown of a model is what it computed."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -62,6 +64,10 @@ def test_content_and_position_sum_to_what_the_first_block_reads(traced):
 
 
 def test_the_lens_at_the_last_layer_is_the_answer(traced):
+    if traced.subject.readout is None:
+        with pytest.raises(UsageError, match="no lens"):
+            traced.lens()
+        return
     lens = traced.lens()
     assert lens.agreement.values[-1] == 100
     assert abs(lens.kl.values[-1]).max() < 1e-6
@@ -73,24 +79,35 @@ def test_the_lens_at_the_last_layer_is_the_answer(traced):
 
 def test_contributions_sum_to_the_logit(traced):
     plain = traced.subject.readout
-    with torch.no_grad():
-        x_TD = traced.last.layers[-1].after_TD
-        logits_AW = plain.head(_before_finish(plain, x_TD))
+    if plain is None:
+        with pytest.raises(UsageError, match="cannot be told apart"):
+            traced.contributions()
+        return
+    model, logits_AW = traced.subject.model, traced.logits_AW
+    if getattr(model, "copying", None) is not None:  # copies of the source are added to what parts wrote
+        with torch.no_grad():
+            logits_AW = model.to_logits(model.decoder_norm(traced.last.layers[-1].after_TD))
+        assert (logits_AW - traced.logits_AW).abs().max() > 1e-3
     cap = getattr(plain.head, "cap", 0.0)
-    for answer in range(len(traced.subject.answers)):
-        for token in (None, 3):
+    for answer, said in enumerate(traced.subject.answers):
+        for token in (None, 4):
             parts = traced.contributions(answer, token)
-            expected = float(logits_AW[answer, traced.subject.answers[answer].token if token is None else token])
-            assert float(parts.values.sum()) == pytest.approx(expected, abs=1e-4)
+            at = answer, said.token if token is None else token
+            assert float(parts.values.sum()) == pytest.approx(float(logits_AW[at]), abs=1e-4)
+            assert parts.notes["logit"] == pytest.approx(float(logits_AW[at]), abs=1e-4)
+            assert parts.notes["final_logit"] == float(traced.logits_AW[at])
             assert parts.notes["error"] < 1e-4
-    assert not cap or abs(expected) <= cap
+    assert not cap or abs(logits_AW).max() <= cap
 
 
-def _before_finish(readout, x_TD):
-    h = readout.pooled(readout.norm(x_TD[None]))
-    for step in readout.steps:
-        h = step(h)
-    return h[0]
+@pytest.mark.parametrize("kind", ["language", "translator-copying", "masked", "reader"])
+def test_the_error_of_contributions_is_measured(make, kind):
+    """It is told where a part did not write what was noted."""
+    traced = trace(make(kind))
+    part = traced.last.layers[-1].parts[-1]
+    assert traced.contributions(0).notes["error"] < 1e-4
+    traced.last.layers[-1].parts[-1] = replace(part, wrote_TD=part.wrote_TD * 3)
+    assert traced.contributions(0).notes["error"] > 1e-2
 
 
 def test_a_trace_is_told_in_a_line(traced):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import UsageError, did_you_mean
-from regard.explore.arrays import Kind, Matrix, reduced
+from regard.explore.arrays import LEVELS, Kind, Matrix, reduced
 from regard.explore.session import Looked
 from regard.explore.stages import READERS, stack_of
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
@@ -160,9 +160,9 @@ def matrix(
     step = (1, 1)
     if what in ("weights", "scores") and most and min(values.shape[-2:]) > 1:
         values, *step = reduced(values, max(8, min(most, MOST)))  # type: ignore[assignment]
-    kind: Kind = (
-        "unit" if what in ("weights", "probabilities") else "half" if compact and _fits_half(values) else "long"
-    )
+    kind: Kind = "half" if compact and _fits_half(values) else "long"
+    if what in ("weights", "probabilities"):
+        kind = "half" if _vanishes(values) else "unit"
     notes = {"name": name, "step": list(step), "from": [each.start for each in window]}
     return Matrix(values, kind, notes)
 
@@ -175,6 +175,12 @@ def tensor(looked: Looked, name: str) -> Tensor:
             f"There is no matrix '{name}'.", "There is no such matrix.", did_you_mean(what, list(_READERS))
         )
     return _READERS[what](looked, of, what)
+
+
+def _vanishes(values: NDArray[np.float32]) -> bool:
+    """Whether 0 … 1 in ten bits would make nothing of a row, as of weights that are spread over thousands of places."""
+    largest = values.max(-1)
+    return bool(((largest > 0) & (largest < 1 / LEVELS)).any())
 
 
 def _fits_half(values: NDArray[np.float32]) -> bool:

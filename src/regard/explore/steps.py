@@ -85,7 +85,8 @@ def likeliest(looked: Looked, answer: int, count: int = 10) -> dict[str, Any]:
     trace = looked.trace
     if not 0 <= answer < len(trace.logits_AW):
         raise UsageError(f"There is no answer {answer + 1}.", f"There are {len(trace.logits_AW)}.", "Choose another.")
-    logits_W, p_W = trace.logits_AW[answer], trace.p_AW[answer]
+    logits_W = trace.logits_AW[answer]
+    p_W = trace.subject.log_p(logits_W, answer).exp()
     tokens = torch.topk(trace.subject.writable(logits_W, answer), min(count, len(p_W))).indices.tolist()
     said = trace.subject.answers[answer].token
     tokens = [*tokens, *([said] if said not in tokens else [])]

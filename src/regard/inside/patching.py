@@ -22,6 +22,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.inside.named import Named, named
+from regard.inside.readout import SpanReadout
 from regard.inside.sites import PARTS, sites_of, watching
 from regard.inside.subject import Subject
 from regard.inside.trace import Trace
@@ -182,7 +183,9 @@ def _must_match(corrupted: Subject, clean: Subject) -> None:
                 f"In '{ours.name}' one has {len(theirs.pieces)} positions, the other {len(ours.pieces)}.",
                 "Replace words by others with the same number of tokens.",
             )
-    if [answer.position for answer in corrupted.answers] != [answer.position for answer in clean.answers]:
+    # Where all positions are chosen from, they are the words of both, whichever was chosen.
+    same = [answer.position for answer in corrupted.answers] == [answer.position for answer in clean.answers]
+    if not (same or isinstance(corrupted.readout, SpanReadout)):
         raise UsageError(
             "These inputs have different answers.",
             "Their answers are not read at the same positions.",

@@ -83,7 +83,8 @@ class Trace:
         last = len(self.subject.answers) - 1
         if len(self.subject.stacks) == 1 or self.subject.last.grid:
             return last
-        return min(range(last + 1), key=lambda number: float(self.p_AW[number, self.subject.answers[number].token]))
+        p_AW = self.p_AW
+        return min(range(last + 1), key=lambda number: float(p_AW[number, self.subject.answers[number].token]))
 
     def token(self, token: int | str | None, answer: int) -> int:
         """A word or class by its number or its name; None: what was said there."""
