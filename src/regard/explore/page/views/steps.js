@@ -1,5 +1,6 @@
 // Steps: what happens to one position on its way through the model, one step at a time, with the model's own numbers.
 
+import { chosenAnswer } from "regard/answers.js";
 import { largest, row as rowOf } from "regard/arrays.js";
 import { arithmeticPanel, formula } from "regard/arithmetic.js";
 import { bars } from "regard/charts.js";
@@ -33,8 +34,14 @@ async function place(page) {
     stack, layer, layers: walk.layers, steps: walk.steps, position, heads, number, last,
     head: within(page.state.get("head"), heads || 1),
     step: walk.steps[number],
-    answer: last ? page.look.answers.findIndex((each) => each.position === null || each.position === position) : -1,
+    answer: last ? answerAt(page, position) : -1,
   };
+}
+
+// The answer that is read at a position: of several, the chosen one. −1: none.
+function answerAt(page, position) {
+  const here = page.look.answers.flatMap((each, index) => (each.position === null || each.position === position ? [index] : []));
+  return here.includes(chosenAnswer(page)) ? chosenAnswer(page) : (here[0] ?? -1);
 }
 
 export async function show(page) {
@@ -125,10 +132,12 @@ function writing(page, here, open) {
     const there = (each) =>
       h("button", { type: "button", onclick: () => open({ position: each }) }, `${each + 1}: ${named(stack, each)}`);
     const text = "No answer is read at this position. Answers are read at ";
-    return h("p", { class: "writing" }, text, places.slice(0, 8).map(there));
+    return h("p", { class: "writing" }, text, [...new Set(places)].slice(0, 8).map(there));
   }
   const answered = h("span", {}, h("strong", {}, visible(said.label)), ` (${percent(said.probability)})`);
-  if (!causal || page.look.answers.length < 2) return h("p", { class: "writing" }, "read at the end: ", answered);
+  if (!causal || page.look.answers.length < 2) {
+    return h("p", { class: "writing" }, "read at the end: ", answered, " ", others(page, here, open));
+  }
   const next = page.look.answers.some((each) => each.position === position + 1);
   return h(
     "p",
@@ -139,6 +148,15 @@ function writing(page, here, open) {
     answered,
     " ",
     next ? h("button", { type: "button", onclick: () => open({ position: position + 1 }) }, "One position further") : null,
+  );
+}
+
+// Where several answers are read at one position, such as the beginning and the end of a span, the others.
+function others(page, { position, answer }, open) {
+  return page.look.answers.flatMap((each, index) =>
+    each.position !== position || index === answer
+      ? []
+      : [h("button", { type: "button", onclick: () => open({ answer: index }) }, visible(each.label))],
   );
 }
 
