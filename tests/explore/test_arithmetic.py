@@ -12,11 +12,18 @@ from regard.explore.look import tensor
 from regard.explore.session import Looked
 from regard.explore.steps import steps
 from regard.inside.trace import trace
-from small_models import KINDS, language
+from small_models import KINDS, language, masked, translator
 
 KINDS_HERE = KINDS | {
     "language-gated": lambda: language(gated=True, positions="learned", activation="silu", bias=False),
     "language-rms-rotary": lambda: language(positions="rotary", norm_kind="rms"),
+    "language-rnn": lambda: language(mixer="rnn", layer_scale=0.5),
+    "language-lstm": lambda: language(mixer="lstm", bias=False),
+    "language-hyena-paper": lambda: language(mixer="hyena", hyena={"recurrence": "paper", "order": 3}),
+    "language-hyena-gates": lambda: language(mixer="hyena", hyena={"order": 3}, layer_scale=0.5, bias=False),
+    "masked-hyena": lambda: masked(mixer="hyena", hyena={"recurrence": "paper", "order": 1}),
+    "translator-bahdanau-lstm": lambda: translator(mixer="lstm", cross="bahdanau"),
+    "translator-rnn": lambda: translator(mixer="rnn", cross="bahdanau"),
     "language-index": lambda: language(positions="index", norm="post", key_width=6, value_width=5),
 }
 
@@ -64,8 +71,28 @@ def test_the_sum_of_the_terms_of_any_cell_is_its_number(looked):
                 assert told["lines"][-1]["value"] == pytest.approx(cell, abs=1e-5, rel=1e-5), name
                 written += 1
             else:
-                assert told["note"]
+                assert told["note"] and looked.trace.subject.readout is None, f"{name} tells nothing"
     assert written > 20
+
+
+@pytest.mark.parametrize("kind", ["language-gru", "language-hyena", "translator-bahdanau", "translator-additive"])
+def test_numbers_of_other_mixers_lead_back_to_what_they_read(kind):
+    """From what a recurrence or Hyena wrote, every term that stands somewhere can be asked about in turn."""
+    looked = Looked(None, 0, {}, trace(KINDS_HERE[kind]()))
+    part = next(part for part in looked.trace.parts() if part.name.endswith("0.mixer"))
+    waiting, seen = [(f"{part.name}.wrote", None, 2, 5)], set()
+    while waiting and len(seen) < 60:
+        name, head, row, column = waiting.pop()
+        if (name, head, row, column) in seen or not name.startswith(part.name):
+            continue
+        seen.add((name, head, row, column))
+        told = arithmetic(looked, name, row, column, head=head)
+        values = tensor(looked, name)
+        number = float(values[row, column] if head is None else values[head, row, column])
+        assert told["lines"][-1]["value"] == pytest.approx(number, abs=1e-5, rel=1e-5)
+        waiting += [term["at"] for line in told["lines"] for term in line["terms"][:2] if term["at"]]
+        waiting = [tuple(cell) for cell in waiting]
+    assert f"{part.name}.read" in {name for name, *_ in seen}
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,15 @@ from regard.errors import UsageError
 from regard.explore.look import OF_ANSWERS, tensor
 from regard.explore.session import Looked
 from regard.explore.stages import before_part, hidden, inner, joined, last_norm, layer_of, stack_of, stream
+from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage
 from regard.explore.sums import TERMS, Cell, Line, exact, normalised, product, short, sigmoid, softmax, summed
 from regard.explore.sums_of_attention import head_vector, score
 from regard.explore.sums_of_embedding import place_lines, token_lines
+from regard.explore.sums_of_mixers import mixer_lines
 from regard.inside.readout import Gelu, Mapped, Normed, SpanReadout
 from regard.layers.additive import AdditiveAttention
 from regard.layers.attention import Attention
+from regard.layers.recurrent import Recurrent
 from regard.layers.windows import WindowAttention
 
 Written = tuple[list[Line], str]  # the lines, and what must be said besides
@@ -139,11 +142,16 @@ def _wrote(looked: Looked, of: str, head: int, row: int, column: int) -> Written
     elif isinstance(module, Attention | WindowAttention | AdditiveAttention):
         layer, x_X, at = module.to_out, joined(looked, part)[row], _cells(f"{of}.joined", row)
     else:
-        return [], f"{type(module).__name__} does not write its numbers as one sum over what it read at a position."
+        last = "states" if isinstance(module, Recurrent) else "mixed"
+        layer, x_X, at = module.to_out, stage(looked, of, last)[row], _cells(f"{of}.{last}", row)
     bias = None if layer.bias is None else layer.bias[column]
     formula = "Σ_i y_i W_i + b" if bias is not None else "Σ_i y_i W_i"
     formula = formula if scale is None else f"({formula}) · layer scale"
     return [product("z", formula, x_X, layer.weight[column], bias, at, scale)], ""
+
+
+def _of_mixer(what: str) -> Callable[[Looked, str, int, int, int], Written]:
+    return lambda looked, of, head, row, column: (mixer_lines(looked, of, what, row, column), "")
 
 
 def _inner(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
@@ -354,4 +362,5 @@ _WAYS: dict[str, Callable[[Looked, str, int, int, int], Written]] = {
     "hidden": _hidden,
     "logits": _logits,
     "probabilities": _probabilities,
+    **{what: _of_mixer(what) for what in (*NAMES, *NUMBERED)},
 }

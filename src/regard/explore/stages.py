@@ -4,6 +4,7 @@
     PART.before, .sum, .after                   the residual stream before a part, with what it wrote, and normalised
     PART.inner                                  of a feed-forward: after the activation
     PART.joined                                 the heads side by side, before W_O
+    PART.states, .streams …                     inside other mixers: stages_of_mixers.py
     STACK.out                                   what leaves the last block, after the last norm
     N.hidden                                    what answers are read from: pooled, and after each step that follows
     logits, probabilities                       of every answer
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError
 from regard.explore.session import Looked
+from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.subject import plainly
 
@@ -155,4 +157,5 @@ READERS: dict[str, Callable[[Looked, str, str], Tensor]] = {
     "out": _out,
     "hidden": _hidden,
     "probabilities": _probabilities,
+    **dict.fromkeys((*NAMES, *NUMBERED), stage),
 }

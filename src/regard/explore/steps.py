@@ -8,8 +8,8 @@ source to look at.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,41 +17,17 @@ from torch import nn
 from regard.errors import UsageError
 from regard.explore.session import Looked
 from regard.explore.stages import last_norm, stack_of
+from regard.explore.step import Show, Step
+from regard.explore.steps_of_mixers import mixer_steps, search_steps
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.readout import Mapped, Normed, SpanReadout
 from regard.layers.additive import AdditiveAttention
 from regard.layers.bahdanau import RecurrentSearch
-from regard.layers.hyena import Hyena
 from regard.layers.norm import RMSNorm
 from regard.layers.patches import PatchEmbedding
 from regard.layers.positions import NoPositions, Positions
-from regard.layers.recurrent import Recurrent, Rnn
 from regard.layers.windows import WindowAttention
 from regard.models.swin import PatchMerging
-
-# strip: the vector of the position · row: what it looks at · map: all positions · bars: the likeliest of an answer
-Draw = Literal["strip", "row", "map", "bars"]
-
-
-@dataclass(frozen=True)
-class Show:
-    matrix: str
-    draw: Draw
-    label: str
-    sign: str = ""  # between the one before and this: "+", "=", "→"
-    heads: bool = False  # it has one for each head
-    rows: str = ""  # the stack whose positions its rows are; "": answers
-    columns: str = ""  # the stack whose positions its columns are; "": numbers of a vector
-
-
-@dataclass(frozen=True)
-class Step:
-    id: str
-    group: str
-    title: str
-    sentence: str
-    formula: str
-    shows: list[Show] = field(default_factory=list)
 
 
 def steps(looked: Looked, stack: str, layer: int = 0) -> dict[str, Any]:
@@ -161,7 +137,7 @@ def _layer(looked: Looked, traced: StackTrace, layer: LayerTrace) -> Iterator[St
         elif hasattr(part.module, "activate"):
             yield from _feedforward(traced, part, group)
         else:
-            yield _other(traced, part, group)
+            yield from mixer_steps(traced, part, group)
         wrote = Show(f"{site}.wrote", "strip", "written", "+", rows=traced.name)
         total = Show(f"{site}.{'after' if pre else 'sum'}", "strip", "sum", "=", rows=traced.name)
         sentence = "What the part wrote is added to its input: the residual stream."
@@ -245,8 +221,7 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
     )
     wrote = Show(f"{site}.wrote", "strip", "written", "→", rows=own)
     if isinstance(module, RecurrentSearch):
-        about = "The weighted sum enters the recurrent cell, and its next state is written."
-        yield Step(f"{key}.wrote", group, "Recurrence", about, "s_t = cell([x; z], s_t−1)", [read, wrote])
+        yield from search_steps(part, group, read, wrote)
         return
     after = (" + b" if module.to_out.bias is not None else "") + (" · layer scale" if part.scale_D is not None else "")
     shows = [Show(f"{site}.joined", "strip", "heads, concatenated" if part.heads > 1 else "z", rows=own), wrote]
@@ -318,23 +293,6 @@ def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[St
     ]
     about = "A second matrix maps the inner vector back to the width of the model."
     yield Step(f"{key}.wrote", group, "Contract", about, f"written = y · W_out{bias}{scaled}", shows)
-
-
-def _other(traced: StackTrace, part: PartTrace, group: str) -> Step:
-    about, formula = "this layer has a method of its own", "written = mixer(x)"
-    if isinstance(part.module, Hyena):
-        about, formula = "a long convolution over all positions, between gates", "y = gate_2 ⊙ (filter ∗ (gate_1 ⊙ v))"
-    elif isinstance(part.module, Recurrent):
-        gated = "" if isinstance(part.module, Rnn) else ", and gates decide what it keeps"
-        about = f"a state is carried from position to position{gated}"
-        formula = "s_t = cell(x_t, s_t−1)"
-    shows = [
-        Show(f"{part.name}.read", "strip", "read", rows=traced.name),
-        Show(f"{part.name}.wrote", "strip", "written", "→", rows=traced.name),
-        Show(f"{part.name}.read", "map", "read, all positions", rows=traced.name),
-    ]
-    sentence = f"Here positions are mixed without attention: {about}."
-    return Step(f"{part.name.rpartition('.')[2]}.wrote", group, part.title, sentence, formula, shows)
 
 
 def _next_layer(traced: StackTrace, layer: int) -> Iterator[Step]:

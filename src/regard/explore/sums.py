@@ -30,8 +30,9 @@ class Line:
     left_X: Tensor | None = None
     right_X: Tensor | None = None  # None: the left numbers are summed as they are
     named: Callable[[int], str] = str
-    at: Callable[[int], Cell] | None = None  # where the left numbers come from, to be asked about in turn
-    right_at: Callable[[int], Cell] | None = None  # and the right ones, where they are no weights of the model
+    # Where the left numbers come from, to be asked about in turn; None: of one that stands nowhere.
+    at: Callable[[int], Cell | None] | None = None
+    right_at: Callable[[int], Cell | None] | None = None  # and the right ones, where they are no weights of the model
     added: Sequence[tuple[str, float]] = field(default=())
     numbers: str = ""  # the formula with its numbers: what was done with the sum
     brief: bool = False  # of a mean or a variance, a few terms say enough
@@ -59,13 +60,14 @@ class Line:
 
     def _term(self, index: int, product_X: Tensor) -> dict[str, Any]:
         assert self.left_X is not None
+        at, right_at = (where(index) if where else None for where in (self.at, self.right_at))
         return {
             "name": self.named(index),
             "left": float(self.left_X[index]),
             "right": None if self.right_X is None else float(self.right_X[index]),
             "product": float(product_X[index]),
-            "at": None if self.at is None else list(self.at(index)),
-            "right_at": None if self.right_at is None else list(self.right_at(index)),
+            "at": None if at is None else list(at),
+            "right_at": None if right_at is None else list(right_at),
         }
 
 
@@ -76,10 +78,10 @@ def summed(
     right_X: Tensor | None = None,
     added: Sequence[tuple[str, float]] = (),
     named: Callable[[int], str] = lambda index: str(index + 1),
-    at: Callable[[int], Cell] | None = None,
+    at: Callable[[int], Cell | None] | None = None,
     then: Callable[[float], float] | None = None,
     numbers: Callable[[float], str] | None = None,
-    right_at: Callable[[int], Cell] | None = None,
+    right_at: Callable[[int], Cell | None] | None = None,
     brief: bool = False,
 ) -> Line:
     """A sum; `then`: what is done with it, and `numbers` says so with the sum in it."""
@@ -97,7 +99,7 @@ def product(
     x_D: Tensor,
     weight_D: Tensor,
     bias: Tensor | None,
-    at: Callable[[int], Cell] | None,
+    at: Callable[[int], Cell | None] | None,
     scale: float | None = None,
     **options: Any,
 ) -> Line:
@@ -108,7 +110,7 @@ def product(
     return summed(symbol, formula, x_D, weight_D, added, at=at, **options)
 
 
-def normalised(norm: nn.Module, x_D: Tensor, at: Callable[[int], Cell] | None, d: int) -> list[Line]:
+def normalised(norm: nn.Module, x_D: Tensor, at: Callable[[int], Cell | None] | None, d: int) -> list[Line]:
     """Number d of a vector that is normalised."""
     x_D = exact(x_D)
     width = len(x_D)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.explore.session import Looked
 from regard.explore.sums import Cell, Line, exact, normalised, product, short, summed
+from regard.explore.sums_of_mixers import search_query
 from regard.inside.parts import PartTrace
 from regard.layers.additive import AdditiveAttention, Alignment
 from regard.layers.attention import Attention
@@ -34,6 +35,8 @@ def head_vector(looked: Looked, of: str, what: str, head: int, row: int, column:
     module = part.module
     x_D, source = _read(looked, part, what, row)
     if isinstance(module, Alignment | RecurrentSearch):
+        if what == "queries" and isinstance(module, RecurrentSearch):
+            return [search_query(looked, part, row, column)], "It is made from the state before this position."
         return _additive(module, what, x_D, source, row, column)
     weight_XD, bias_X, group, width = _projection(module, what, head)
     symbol = SYMBOLS[what]
@@ -121,8 +124,6 @@ def _additive(module: Any, what: str, x_D: Tensor, source: str, row: int, column
             "v", "h", x_D[column : column + 1], named=lambda _: "memory", at=lambda _: (source, None, row, column)
         )
         return [line], "The values are the states of the source themselves."
-    if what == "queries" and isinstance(module, RecurrentSearch):
-        return [], "It comes from the recurrent state before this position, which no single sum gives."
     layer = alignment.to_query if what == "queries" else alignment.to_key
     bias = None if layer.bias is None else layer.bias[column]
     symbol = SYMBOLS[what]

@@ -54,7 +54,7 @@ class RecurrentSearch(Mixer):
         self.to_out = nn.Linear(width, width, bias=settings.bias)
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
-        cells, found_BTD = self._read(x_BTD, context)
+        cells, found_BTD = self.read(x_BTD, context)
         states_BTD = torch.stack([_visible(cell) for cell in cells[1:]], dim=1)
         return self._write(states_BTD, x_BTD, found_BTD)
 
@@ -75,7 +75,7 @@ class RecurrentSearch(Mixer):
 
     def trace(self, x_BTD: Tensor, context: Context) -> AttentionTrace:
         """The formulas written out for all positions at once, from the states before them; as one head."""
-        cells, _ = self._read(x_BTD, context)
+        cells, _ = self.read(x_BTD, context)
         vectors = [torch.stack(each, dim=1) for each in zip(*(_vectors(cell) for cell in cells[:-1]), strict=True)]
         aligned = self.alignment.written_out(vectors[0], context, nn.Identity())
         found_BTD = aligned.heads_BHTV[:, 0]
@@ -85,7 +85,7 @@ class RecurrentSearch(Mixer):
         states_BTD = _visible(after).view_as(x_BTD)
         return dataclasses.replace(aligned, output_BTD=self._write(states_BTD, x_BTD, found_BTD))
 
-    def _read(self, x_BTD: Tensor, context: Context) -> tuple[list[CellState], Tensor]:
+    def read(self, x_BTD: Tensor, context: Context) -> tuple[list[CellState], Tensor]:
         """One position after the other: s_0 … s_T, and all c_i, [B, T, D]."""
         memory = context.memory
         assert memory is not None

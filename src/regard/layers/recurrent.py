@@ -42,7 +42,7 @@ class Recurrent(Mixer):
         self.from_memory = nn.Linear(width, self.vectors * width) if decoder else None
 
     def forward(self, x_BTD: Tensor, context: Context) -> Tensor:
-        y_BTD, _ = self.forwards(x_BTD, self._first_state(context.memory))
+        y_BTD, _ = self.forwards(x_BTD, self.initial(context.memory))
         if self.backwards is None:
             return self.to_out(y_BTD)
         mirror_BT1 = _mirror(x_BTD, context.segments_BT)
@@ -58,7 +58,7 @@ class Recurrent(Mixer):
 
     def start(self, rows: int, max_length: int, like: Tensor, memory: Memory | None = None) -> RecurrentState:
         """The state before the first position."""
-        vectors = self._first_state(memory)
+        vectors = self.initial(memory)
         if memory is not None and vectors is not None:
             # Every sentence of the memory has the same number of hypotheses.
             state = RecurrentState(vectors)
@@ -72,7 +72,7 @@ class Recurrent(Mixer):
         y_BTD, state.vectors = self.forwards(x_BTD, state.vectors)
         return self.to_out(y_BTD)
 
-    def _first_state(self, memory: Memory | None) -> Tensor | tuple[Tensor, ...] | None:
+    def initial(self, memory: Memory | None) -> Tensor | tuple[Tensor, ...] | None:
         """None, for zeros, where there is no source."""
         if self.from_memory is None or memory is None:
             return None

@@ -406,7 +406,15 @@ const WORDS = {
   before: "x", read: "what is read", sum: "x + written", after: "x afterwards", wrote: "what is written", inner: "inner number",
   queries: "query", keys: "key", values: "value", scores: "score", weights: "weight", heads: "weighted values",
   joined: "heads, concatenated", out: "after the last layer", hidden: "what the answer is read from",
+  projected: "streams before the short convolution", streams: "streams", states: "state", memories: "memory c",
+  pairs: "pairs", mixed: "what W_out reads",
 };
+
+// "gated2": of Hyena, with the number of the gate or convolution.
+function wordsOf(what) {
+  const [, stage, number] = /^(gated|convolved)(\d)$/.exec(what) ?? [];
+  return WORDS[what] ?? (stage ? `${stage === "gated" ? "after gate" : "after long convolution"} ${number}` : what);
+}
 
 function described(page, [name, head, row, column]) {
   const dot = name.lastIndexOf(".");
@@ -423,5 +431,5 @@ function described(page, [name, head, row, column]) {
   const to = pair ? ` → “${named(part?.keys, column)}” (${column + 1})` : `, number ${column + 1}`;
   const layer = part ? `layer ${part.layer + 1}, ` : "";
   const whose = tokensName(stack?.name ?? of) === "tokens" ? "" : `${stack?.name ?? of}, `; // of one alone, nothing is said
-  return `${whose}${layer}${WORDS[what] ?? what}${head === null ? "" : ` of head ${head + 1}`}, ${at}${to}`;
+  return `${whose}${layer}${wordsOf(what)}${head === null ? "" : ` of head ${head + 1}`}, ${at}${to}`;
 }
