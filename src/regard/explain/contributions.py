@@ -19,11 +19,11 @@ def contributions(view: View) -> Shown:
     parts = view.trace.contributions(answer, view.token(answer))
     token, logit = label(parts.notes["token"]), parts.notes["logit"]
     names, values, left_out = largest(parts, [part_name(view.trace, name) for name in parts.labels[0]])
+    within = "1e-6" if parts.notes["error"] <= 1e-6 else f"{parts.notes['error']:.1e}"
     p = float(view.trace.p_AW[answer, view.token(answer)])
     several = f", answer {answer + 1} of {len(view.subject.answers)}" if len(view.subject.answers) > 1 else ""
     remarks = [
-        f"'{token}'{several}: logit {logit:.3f}, probability {p:.1%}; "
-        f"the parts sum to the logit, but for {parts.notes['error']:.1e}"
+        f"'{token}'{several}: logit {logit:.3f}, probability {p:.1%}; the parts sum to the logit within {within}"
     ]
     return Shown(
         f"Direct logit attribution: what each part added to the logit of '{token}'",
@@ -41,5 +41,5 @@ def largest(parts: Named, names: list[str]) -> tuple[list[str], list[float], lis
     kept = sorted(np.argsort(-np.abs(parts.values))[: MOST_BARS - 1].tolist())
     others = sum(values) - sum(values[number] for number in kept)
     count = len(names) - len(kept)
-    remark = f"drawn: the {len(kept)} largest of {len(names)}, and the others together"
+    remark = f"drawn: the {len(kept)} largest of {len(names)}, and the sum of the others"
     return [*(names[n] for n in kept), f"{count} others"], [*(values[n] for n in kept), others], [remark]

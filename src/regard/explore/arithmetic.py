@@ -45,7 +45,7 @@ def arithmetic(
         raise UsageError(f"'{name}' has no cell {row}, {column}.", f"It has {size}.", "Choose another.")
     of, _, what = name.rpartition(".")
     if what not in _WAYS:
-        raise UsageError(f"'{name}' has no arithmetic.", "It is not a step.", "Choose another matrix.")
+        raise UsageError(f"'{name}' has no arithmetic.", "It is not a step of the model.", "Choose another matrix.")
     lines, note = _WAYS[what](looked, of, head or 0, row, column)
     cell = float(values[row, column])
     return {
@@ -114,7 +114,7 @@ def _sum(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
     places = (before_part(looked, of), f"{of}.wrote")
     line = summed(
         "x",
-        "x + what the part wrote",
+        "x + written",
         terms_X,
         named=lambda index: ("x", "written")[index],
         at=lambda index: (places[index], None, row, column),
@@ -139,7 +139,7 @@ def _wrote(looked: Looked, of: str, head: int, row: int, column: int) -> Written
     elif isinstance(module, Attention | WindowAttention | AdditiveAttention):
         layer, x_X, at = module.to_out, joined(looked, part)[row], _cells(f"{of}.joined", row)
     else:
-        return [], f"{type(module).__name__} does not write its numbers as one sum over what it read at a position."
+        return [], f"{part.title}: the output is not a single sum over its input at this position."
     bias = None if layer.bias is None else layer.bias[column]
     formula = "Σ_i y_i W_i + b" if bias is not None else "Σ_i y_i W_i"
     formula = formula if scale is None else f"({formula}) · layer scale"
@@ -189,7 +189,7 @@ def _weights(looked: Looked, of: str, head: int, row: int, column: int) -> Writt
     scores_S = looked.attention(of).scores_BHTS[0, head, row]
     pieces = _looked_at(looked, of)
     lines = softmax(scores_S, column, lambda index: pieces[index], lambda index: (f"{of}.scores", head, row, index))
-    return lines, "" if bool(scores_S[column].isfinite()) else "The mask hides it: exp(−∞) is 0."
+    return lines, "" if bool(scores_S[column].isfinite()) else "It is masked: exp(−∞) is 0."
 
 
 def _heads(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
@@ -291,7 +291,7 @@ def _finished(lines: list[Line], logit: float) -> Written:
     """What the readout does to a logit at last: words that are never said, and words that are copied."""
     z = lines[-1].value
     if logit == -math.inf:
-        return [*lines, Line("z", "−∞", -math.inf)], "This is never said, whatever its score."
+        return [*lines, Line("z", "−∞", -math.inf)], "This is never generated, whatever its score."
     if abs(logit - z) < 1e-4 * max(1.0, abs(z)):
         return lines, ""
     copied = logit + math.log(-math.expm1(z - logit))
@@ -299,7 +299,7 @@ def _finished(lines: list[Line], logit: float) -> Written:
     line = Line(
         "z′", "ln(exp z + Σ_j exp c_j)", float(torch.logaddexp(*torch.tensor([z, copied]).double())), numbers=said
     )
-    return [*lines, line], "The word also stands in the source, from where it can be copied."
+    return [*lines, line], "The word also occurs in the source, from which it can be copied."
 
 
 def _probabilities(looked: Looked, of: str, head: int, row: int, column: int) -> Written:

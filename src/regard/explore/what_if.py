@@ -121,7 +121,7 @@ def patch(looked: Looked, other: dict[str, Any], what: What = "residual", answer
             if not differ:
                 raise UsageError(
                     "There is nothing to restore.",
-                    "Both inputs have the same likeliest word at every place of this output.",
+                    "Both inputs have the same likeliest token at every position of this output.",
                     "Take another input.",
                 )
             answer = differ[0]

@@ -132,9 +132,9 @@ def _mixers(stack: StackTrace) -> list[PartTrace]:
     mixers = [part for layer in stack.layers if (part := layer.part("mixer")) is not None]
     if any(not part.looks or part.across for part in mixers):
         raise UsageError(
-            f"There is no rollout of the {stack.name}.",
-            "It mixes positions without attention to itself: there are no weights to multiply.",
-            "Use the influence of positions instead, which every mixer has.",
+            f"Rollout is not defined for the {stack.name}.",
+            "It mixes positions without self-attention: there are no weights to multiply.",
+            "Use the influence of positions instead, which is defined for every mixer.",
         )
     return mixers
 
@@ -150,7 +150,7 @@ def readers_of(trace: Trace, answer: int, stack: Stack) -> list[int]:
 def _on_grid(weights: Tensor, readers: list[int], stack: Stack) -> Tensor:
     """From the reading positions to the patches, as a grid: [..., R, S]."""
     if stack.grid is None:
-        raise UsageError("There are no maps of this input.", "It is not an image.", "Ask for the rollout itself.")
+        raise UsageError("There are no maps for this input.", "It is not an image.", "Use the rollout itself.")
     seen = weights[..., readers, stack.before :].mean(-2)
     rest = stack.grid[0] * stack.grid[1] - seen.shape[-1]  # the last pixel is never read, so nothing looks at it
     return F.pad(seen, (0, rest)).unflatten(-1, stack.grid)

@@ -395,7 +395,7 @@ def _likeliest(model: nn.Module, forward: Callable[[int], Tensor], never: Sequen
 def _must_read_at_once(trunk: Trunk) -> None:
     if isinstance(trunk, FeedbackTrunk):
         raise UsageError(
-            "A model with feedback cannot be looked into.",
+            "Feedback models cannot be traced.",
             "No layer of it reads a whole sequence: all layers read a position before the next one begins.",
             'Use a run with model.feedback = "none".',
         )

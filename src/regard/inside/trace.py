@@ -92,7 +92,9 @@ class Trace:
         found = self._token(token)
         if self.logits_AW[answer, found] == -torch.inf:
             raise UsageError(
-                f"{self.subject.name_of(found)} is never said here.", "It has no logit.", "Choose another token."
+                f"{self.subject.name_of(found)} cannot be generated at this position.",
+                "It has no logit.",
+                "Choose another token.",
             )
         return found
 
