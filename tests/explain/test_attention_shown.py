@@ -45,7 +45,7 @@ def test_many_numbers_are_reduced_by_their_maximum_and_one_head_is_not(run, monk
     whole = run("language").explain("attention").arrays[0]
     monkeypatch.setattr(attention_module, "MOST_NUMBERS", 8 * 9)
     shown = run("language").explain("attention")
-    assert shown.arrays[0].values.shape == (2, 4, 3, 3) and "largest weight of every 2 × 2" in shown.remarks[0]
+    assert shown.arrays[0].values.shape == (2, 4, 3, 3) and "largest weight of each block of 2 × 2" in shown.remarks[0]
     blocks = whole.values.reshape(2, 4, 3, 2, 3, 2).max((3, 5))
     np.testing.assert_array_equal(shown.arrays[0].values, blocks)
     assert shown.arrays[0].labels[3] == ["5 …", "30 …", "12 …"]

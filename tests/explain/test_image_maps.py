@@ -143,7 +143,7 @@ def test_any_name_can_be_in_the_title_and_none_runs_out_of_the_picture(run, name
 
 
 def test_a_model_without_attention_is_refused(run):
-    with pytest.raises(RegardError, match="The model has none"):
+    with pytest.raises(RegardError, match="The model has no attention"):
         run("vit", mixer="hyena").explain("attention")
 
 

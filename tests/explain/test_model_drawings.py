@@ -31,7 +31,7 @@ def told_apart(name: str, longest: int = 1000) -> Shown:
 def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count):
     shown = told_apart(name, longest)
     [codes] = shown.arrays
-    assert shown.title == f"Position encodings: {name}" and codes.values.shape == (count, 8)
+    assert shown.title == f"Positional encodings: {name}" and codes.values.shape == (count, 8)
     if name == "sinusoidal":
         np.testing.assert_allclose(codes.values[7, :2], [np.sin(7), np.cos(7)], atol=1e-5)
     image = shown.figure().axes[0].images[0]

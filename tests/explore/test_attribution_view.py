@@ -32,7 +32,7 @@ def test_answer_and_method_are_chosen_and_numbers_are_the_models(trained, opened
             panel.get_by_role("group", name=re.compile("^answers")).get_by_role("button").nth(1).click()
             at.ready()
             made = trace.attribute(answer=1)
-            assert f"Sum of all positions {made.notes['sum']:.3f}".replace("-", "−") in panel.inner_text()
+            assert f"Sum over all positions {made.notes['sum']:.3f}".replace("-", "−") in panel.inner_text()
             panel.locator("summary", has_text="Numbers: Attribution, encoder").click()
             rows = (
                 panel.get_by_role("table", name=re.compile("^Numbers: Attribution, encoder")).locator("tbody tr").all()

@@ -97,7 +97,7 @@ def test_numbers_over_the_picture_are_the_models(image_classifier, opened):
         field.press("ArrowRight")
         field.press("Enter")  # look from the second patch
         at.ready()
-        assert "Seen from the patch in row 1, column 2." in panel.inner_text()
+        assert "Attention from the patch in row 1, column 2." in panel.inner_text()
         field.press("ArrowRight")  # where one is: the chosen patch
         assert said(at) == pytest.approx(float(weights_HTS[1, 1, 1]), abs=1e-3)
         measured = trace.attribute("rollout").faithful()

@@ -67,11 +67,11 @@ def test_another_word_in_the_place_of_the_answer(trained, opened):
     trace = trained.trace(SENTENCE)
     with opened(trained, text=SENTENCE, fragment="#view=layers&answer=1") as at:
         panel = at.ready("Layers")
-        field = panel.get_by_label("Another word in its place")
+        field = panel.get_by_label("Another word instead")
         field.fill("Kind")
         field.press("Enter")
         panel.get_by_role("group", name="Words found").get_by_role("button").first.click()
-        panel.get_by_role("button", name="The answer itself").wait_for()
+        panel.get_by_role("button", name="Back to the answer").wait_for()
         words = [trace.subject.name_of(token).strip() for token in range(trace.logits_AW.shape[1])]
         logit = float(trace.logits_AW[1, words.index("Kind")])
         assert abs(number(panel.locator(".total .sum").inner_text()) - logit) < 1e-3
@@ -104,7 +104,7 @@ def test_heads_are_sorted_by_their_scores(trained, opened):
         for layer, head, score in shown:
             assert abs(float(score) - cross[int(layer), int(head)]) < 1e-3
         assert [float(score) for *_, score in shown] == sorted((float(score) for *_, score in shown), reverse=True)
-        panel.get_by_text("What every head does, in numbers").click()
+        panel.get_by_text("Scores of all heads").click()
         rows = panel.get_by_role("group", name="Scores of all heads").locator("tbody tr")
         rows.first.wait_for()
         assert rows.count() == sum(max(1, part.heads) for part in trained.trace(SENTENCE).parts() if part.looks)

@@ -29,7 +29,7 @@ def test_attention_is_reduced_by_the_largest_and_exact_on_zoom(long, opened):
         field.press("ArrowDown")
         field.press("ArrowDown")
         expected = float(weights[2:4, 0:2].max())
-        assert said(at).startswith("3–4 → 1–2: ") and "the largest there" in said(at)
+        assert said(at).startswith("3–4 → 1–2: ") and "the maximum of this block" in said(at)
         assert float(re.search(r": ([\d.]+)", said(at))[1]) == pytest.approx(expected, abs=1e-3)
         field.press("Enter")
         at.ready("Heads")
@@ -56,6 +56,6 @@ def test_the_file_of_a_long_input_is_never_blank(long, from_disk, tmp_path):
         field.press("ArrowDown")
         field.press("Enter")  # closer than the file has it
         at.page.get_by_text("This is not in the file.").wait_for()
-        at.page.get_by_role("button", name="All of it").click()
+        at.page.get_by_role("button", name="Show the full map").click()
         at.ready("Heads")
         assert field.is_visible()

@@ -121,7 +121,7 @@ def _force_and_go_back(at, panel, trace):
     token = trace.candidates(2).logits.notes["tokens"][3][1]
     expected = [each.label for each in trace.force(3, token).subject.answers]
     panel.locator(".candidates button").nth(1).click()
-    panel.get_by_role("heading", name="A word was forced").wait_for()
+    panel.get_by_role("heading", name="A token was forced").wait_for()
     at.ready("Output")
     now = panel.locator(".texts-beside .line").nth(1).locator(".token").all_inner_texts()
     assert now == [word.strip() or "␣" for word in expected]
@@ -131,7 +131,7 @@ def _force_and_go_back(at, panel, trace):
     assert panel.locator(".places .forced-token").inner_text() == now[3]
     assert at.session.tasks[0].settings.decoding.beam == 1
     assert "the likeliest token at each step (beam = 1)" in panel.locator(".forced .note").inner_text()
-    panel.get_by_role("button", name="Back to its own output").click()
+    panel.get_by_role("button", name="Back to the original output").click()
     panel.locator(".search").wait_for()
     assert at.page.locator(".said strong").inner_text() == trace.subject.said
 

@@ -132,14 +132,14 @@ def test_the_page_switches_off_changes_and_patches(trained, opened, without_head
         panel.get_by_role("group", name="encoder: 8 tokens").get_by_role("button").nth(1).click()
         at.ready("What if")
         panel.get_by_label("in place of old").fill("young")
-        panel.get_by_role("group", name="Tokens that begin like this").get_by_role("button").first.click()
+        panel.get_by_role("group", name="Tokens that start with this").get_by_role("button").first.click()
         at.ready("What if")
         assert panel.locator(".line .token.changed").first.inner_text().startswith("you")
         assert "The likeliest token changes at" in panel.locator(".summary").inner_text()
 
         panel.get_by_label("in place of").fill("farm")
         panel.get_by_label("in place of").press("Enter")
-        first = panel.get_by_role("group", name="Tokens that begin like this").get_by_role("button").first
+        first = panel.get_by_role("group", name="Tokens that start with this").get_by_role("button").first
         first.wait_for()
         at.page.wait_for_function("document.activeElement.closest('.suggestions')")
         assert first.inner_text().startswith("farm")

@@ -35,7 +35,7 @@ def test_neighbours_and_positions_are_the_models(trained, opened):
 
         assert panel.locator(".plane circle").count() > len(set(ids))
         assert "% of the variance" in panel.locator(".plane .axis-name").first.text_content()
-        field = panel.get_by_role("application", name="Position encodings, encoder")
+        field = panel.get_by_role("application", name="Positional encodings, encoder")
         field.focus()
         for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
             field.press(key)

@@ -171,7 +171,7 @@ def test_chunks_change_nothing(make, monkeypatch):
         ({"layers": ["layers.2"]}, "is not a layer of this model"),
         ({"positions": [("encoder", 1)]}, "is not a stack of this model"),
         ({"positions": [("layers", 6)]}, "There is no position 6"),
-        ({"layers": ["layers.1"], "by": "nothing"}, "by 'nothing'"),
+        ({"layers": ["layers.1"], "by": "nothing"}, "method 'nothing'"),
     ],
 )
 def test_what_is_not_there_cannot_be_off(make, off, words):

@@ -108,5 +108,5 @@ def test_positions_that_the_answer_cannot_see_are_left_out(make):
 
 def test_there_is_always_something_to_compare_with(make):
     traced = trace(make("language"))
-    with pytest.raises(UsageError, match="no random orders"):
+    with pytest.raises(UsageError, match="random order is needed"):
         traced.attribute("occlusion").faithful(orders=0)

@@ -107,8 +107,8 @@ def test_names_that_are_none_are_refused_in_words(make):
     traced = trace(make("language"))
     for options, words in [
         ({"stack": "encoder"}, "not a stack"),
-        ({"part": "layers.0.feedforward"}, "no influence in"),
-        ({"stack": "layers", "part": "layers.0.mixer"}, "A part and a stack"),
+        ({"part": "layers.0.feedforward"}, "Influence is not defined for"),
+        ({"stack": "layers", "part": "layers.0.mixer"}, "Both a part and a stack"),
     ]:
         with pytest.raises(UsageError, match=words):
             traced.influence(**options)

@@ -64,7 +64,7 @@ def test_of_an_answer_it_is_seen_from_where_that_is_read(subject):
 
 @of_kinds("language-hyena", "language-gru", "translator-additive", "translator-bahdanau")
 def test_where_there_is_no_attention_it_is_refused_in_words(subject):
-    with pytest.raises(UsageError, match="no rollout of the"):
+    with pytest.raises(UsageError, match="Rollout is not defined for the"):
         trace(subject).rollout()
 
 

@@ -12,7 +12,7 @@ from regard.cli.lines import must_not_replace, read_text
 from regard.explain.kinds import KINDS, find, input_of, must_be_known
 from regard.files import writing
 
-HELP = "Show what is inside a model, and what it made of one input.\n\n\b\nKinds:\n" + "\n".join(
+HELP = "Show what is inside a model, and what it computed for one input.\n\n\b\nKinds:\n" + "\n".join(
     f"  {name}: {kind.about}{' (no input)' if kind.input == 'none' else ''}" for name, kind in KINDS.items()
 )
 
@@ -29,10 +29,10 @@ def explain(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="FILE.png, .svg, .html, .json or .csv.", callback=_known)
     ] = Path("explain.png"),
-    what: Annotated[str, typer.Option(help="A kind.", show_default="what fits the run")] = "",
-    target: Annotated[str, typer.Option(help="Look at this output instead of the model's own.")] = "",
+    what: Annotated[str, typer.Option(help="What to show; see Kinds.", show_default="the kind that fits the run")] = "",
+    target: Annotated[str, typer.Option(help="Explain this output instead of the model's own.")] = "",
     context: Annotated[
-        Path | None, typer.Option(help="The text that has the answer to a question.", show_default=False)
+        Path | None, typer.Option(help="The text that contains the answer to a question.", show_default=False)
     ] = None,
     stack: Annotated[str, typer.Option(help="encoder, decoder or cross.", show_default="the one that fits")] = "",
     layer: Annotated[int | None, number_option("Only this layer, counted from 1.", default="all")] = None,
@@ -40,24 +40,25 @@ def explain(
     answer: Annotated[
         int | None,
         number_option(
-            "Which thing said, counted from 1.", default="all of them, or the least certain word; what comes next"
+            "Which output position, counted from 1.", default="all, or the least certain token, or the next token"
         ),
     ] = None,
-    token: Annotated[str, typer.Option(help="Another token or class than was said.", show_default=False)] = "",
+    token: Annotated[str, typer.Option(help="A token or class other than the output.", show_default=False)] = "",
     method: Annotated[
         str,
         typer.Option(
-            help="Of an attribution: integrated-gradients, gradient-input, occlusion or rollout.", show_default=False
+            help="Attribution method: integrated-gradients, gradient-input, occlusion or rollout.", show_default=False
         ),
     ] = "",
     reading: Annotated[
         str,
         typer.Option(
-            help="Of an alignment, the step that writes or reads a word.", show_default="chosen on validation text"
+            help="For an alignment, the decoder step that 'writes' or 'reads' a word.",
+            show_default="chosen on validation text",
         ),
     ] = "",
-    count: Annotated[int, number_option("Candidates at each place.", most=50)] = 10,
-    temperature: Annotated[float, typer.Option(help="Of candidates.")] = 1.0,
+    count: Annotated[int, number_option("Number of candidates at each position.", most=50)] = 10,
+    temperature: Annotated[float, typer.Option(help="Temperature for candidates.")] = 1.0,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -90,7 +91,7 @@ def _say_what_is_shown(what: str, shown: Any, output: Path) -> None:
     from regard import console
 
     if not what and shown.what == "influence":
-        console.say("This model has no attention: the influence of positions on each other is shown instead.")
+        console.say("This model has no attention; the influence between positions is shown instead.")
     if output.suffix.lower() == ".csv" and len(shown.arrays) > 1:
         others = ", ".join(array.name for array in shown.arrays[1:])
         console.say(f"The .csv has '{shown.arrays[0].name}'; a .json also has {others}.")

@@ -18,28 +18,28 @@ from regard.errors import RegardError, UsageError
 def explore(
     run: RunArgument,
     given: Annotated[
-        str, typer.Argument(metavar="[INPUT]", help="The text or the image file to begin with.", show_default=False)
+        str, typer.Argument(metavar="[INPUT]", help="The text or image file to start with.", show_default=False)
     ] = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the page as one .html file instead, which works offline."),
+        typer.Option("--output", "-o", help="Write the page to one .html file that works offline."),
     ] = None,
     beside: Annotated[
-        Path | None, typer.Option(help="A second run, to compare with on the same input.", show_default=False)
+        Path | None, typer.Option(help="A second run to compare with on the same input.", show_default=False)
     ] = None,
-    target: Annotated[str, typer.Option(help="Look at this translation instead of the model's own.")] = "",
+    target: Annotated[str, typer.Option(help="Use this translation instead of the model's own.")] = "",
     context: Annotated[
-        Path | None, typer.Option(help="The text that has the answer to a question.", show_default=False)
+        Path | None, typer.Option(help="The text that contains the answer to a question.", show_default=False)
     ] = None,
     port: Annotated[int, number_option("The port; 0: a free one.", least=0, most=65535)] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     device: DeviceOption = "auto",
 ) -> None:
-    """Look inside a run, on a page in the browser.
+    """Look inside a run on a page in the browser.
 
     The page is served to this machine only, until Ctrl-C. Everything on it is computed by the model: attention of every
-    head, queries, keys and values, what each layer would say, what each part added, what changes if a part is switched
-    off. With -o, the same page is written as one file, with the numbers of one input in it.
+    head, queries, keys and values, the prediction after each layer, the contribution of each part, the effect of
+    switching a part off. With -o, the page is written to one file that holds the numbers of one input.
     """
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"'{output}' is not a page.", "Pages are written as HTML.", "Use a name ending in .html.")
@@ -110,7 +110,7 @@ def _serve(session: Any, listener: socket.socket, browser: bool) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             typer.echo(address)
-            print("Ctrl-C ends it.", file=sys.stderr)
+            print("Press Ctrl-C to stop.", file=sys.stderr)
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

@@ -28,17 +28,19 @@ WHOLE = "all of it"
 def ablation(view: View) -> Shown:
     effects = named_effects(view)
     labels = [answer.label.strip() for answer in view.subject.answers]
-    whose = "all answers, on average" if view.choice.answer is None else f"answer {view.choice.answer}"
-    if len(labels) == 1 or view.choice.answer is not None:
-        whose = f"'{labels[view.answer()]}'"
+    one = len(labels) == 1 or view.choice.answer is not None
+    remark = (f"change of ln p of '{labels[view.answer()]}'" if one else "mean over all answers") + ", in nats"
     worst = np.unravel_index(np.nanargmin(effects.values), effects.values.shape)
     part, head = (axis[number] for axis, number in zip(effects.labels, worst, strict=True))
     strongest = f"{part}, {'head ' + head if head != WHOLE else WHOLE}"
+    drop = float(np.nanmin(effects.values))
+    if drop < 0:
+        remark += f"; largest drop: {strongest}, −{-drop:.3f}"
     return Shown(
-        "Ablation: how the log-probability of the answer changes with a head or a part switched off",
+        "Ablation: change of the log-probability of the answer with a head or part switched off",
         [effects],
         lambda: _draw(effects),
-        [f"of {whose}, in nats; the answer suffers most without {strongest}: {np.nanmin(effects.values):+.3f}"],
+        [remark],
     )
 
 

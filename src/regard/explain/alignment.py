@@ -23,7 +23,10 @@ def alignment(view: View) -> Shown:
         "Alignment: which source word each output word comes from",
         [aligned],
         lambda: _draw(aligned),
-        [f"cross-attention of {aligned.notes['way']}; {_chosen(aligned)}", "framed: the likeliest"],
+        [
+            f"cross-attention of {aligned.notes['way']}; {_chosen(aligned)}",
+            "framed: the highest weight of each output word",
+        ],
         {"links": links},
     )
 
@@ -35,9 +38,7 @@ def _chosen(aligned: Named) -> str:
 
 def _draw(aligned: Named) -> Figure:
     down, across = ([*map(label, names)] for names in aligned.labels)
-    figure = draw_maps(
-        [[Map("", aligned.values)]], down, across, "attention weight", ("written word", "word of the source")
-    )
+    figure = draw_maps([[Map("", aligned.values)]], down, across, "attention weight", ("output word", "source word"))
     if reduced(aligned.values)[1] == (1, 1):
         axis = figure.axes[0]
         left, right, bottom, top = axis.images[0].get_extent()

@@ -55,16 +55,16 @@ def of_text(view: View) -> Shown:
             [Map(f"layer {layers[layer]} · head {heads[head]}", weights.values[layer, head]) for head in shown_heads]
             for layer in shown_layers
         ]
-        names = ("written token", "token of the source") if crossing else ("position", "position looked at")
+        names = ("output token", "source token") if crossing else ("query", "key")
         return draw_maps(maps, [*map(label, down)], [*map(label, across)], "attention weight", names)
 
     whose = (
-        "Cross-attention: what each output token looked at in the source"
+        "Cross-attention: attention from each output token to the source"
         if crossing
         else (
-            f"Self-attention of the {parts[0].name.partition('.')[0]}: what each position looked at"
+            f"Self-attention of the {parts[0].name.partition('.')[0]}: attention from each query to each key"
             if len(view.subject.stacks) > 1
-            else "Self-attention: what each position looked at"
+            else "Self-attention: attention from each query to each key"
         )
     )
     return Shown(whose, [weights], draw, remarks)
@@ -120,7 +120,8 @@ def named_weights(view: View, parts: list[PartTrace], crossing: bool) -> tuple[N
     remarks = []
     if max(joined) > 1:
         remarks.append(
-            f"the largest weight of every {joined[0]} × {joined[1]} positions is kept; --layer and --head show more"
+            f"the largest weight of each block of {joined[0]} × {joined[1]} positions is kept; "
+            "--layer and --head show more"
         )
     return named("attention", np.stack(numbers), axes, "weight"), remarks
 

@@ -49,13 +49,13 @@ def attribution(view: View) -> Shown:
     remarks = [f"of {_whose(view, answer)}, answer {answer + 1} of {several}"] if several > 1 else []
     if "error" in found.notes:
         remarks.append(
-            f"all positions sum to {found.notes['sum']:+.3f}, and the logit differs from that of an empty input by "
+            f"the scores of all positions sum to {found.notes['sum']:+.3f}; the logit minus that of an empty input is "
             f"{found.notes['difference']:+.3f}: an error of {found.notes['error']:.2%}"
         )
     arrays = [*_arrays(view, found.stacks), faithful.deletion_curve, faithful.insertion_curve]
     unit = next(iter(found.stacks.values())).unit
     return Shown(
-        f"{NAMES[method]}: how much each position speaks for '{token}'",
+        f"{NAMES[method]}: contribution of each position to '{token}'",
         arrays,
         lambda: _draw(view, found.stacks, unit, answer),
         remarks,
@@ -105,10 +105,11 @@ def _arrays(view: View, stacks: Mapping[str, Named]) -> list[Named]:
 def _draw(view: View, stacks: Mapping[str, Named], unit: str, answer: int) -> Figure:
     legend = {
         "logit": "added to the logit",
-        "nats": "lost of the log-probability without it, in nats",
+        "nats": "drop in ln p when it is removed, in nats",
         "share": "share of what reaches the answer",
     }[unit]
-    legend = f"{legend}; blue speaks for the answer, orange against it"
+    if unit != "share":  # a share is never negative
+        legend = f"{legend}; blue: evidence for the answer, orange: against it"
     images = [name for name in stacks if view.trace[name].stack.grid]
     groups = [
         (name if len(stacks) > 1 else "", _words(view, array, answer))

@@ -39,7 +39,7 @@ def beams(view: View) -> Shown:
     ]
     if steps > MOST_STEPS:
         remarks.append(f"drawn: the first {MOST_STEPS} of {steps} steps")
-    title = "Beam search: the hypotheses that were kept at each step, and the one that won"
+    title = "Beam search: the hypotheses kept at each step, and the winner"
     return Shown(title, arrays, lambda: _draw(tree), remarks, tree.to_json(), said=tree.text)
 
 

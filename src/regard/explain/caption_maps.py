@@ -38,7 +38,7 @@ def caption_maps(view: View) -> Shown:
     if len(words) > MOST_WORDS:
         remarks = [*remarks, f"drawn: the first {MOST_WORDS} of {len(words)} words"]
     return Shown(
-        "Cross-attention: what each word of the caption looked at in the image",
+        "Cross-attention: attention from each word of the caption to the image",
         [named("attention", maps_TRC, axes, "weight"), replace(weights, name="attention of every head")],
         lambda: draw_caption_maps(picture_of(view.subject), words, maps_TRC),
         [f"attention of the decoder across patches, {whose}", *remarks],

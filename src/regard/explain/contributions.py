@@ -20,11 +20,11 @@ def contributions(view: View) -> Shown:
     parts = view.trace.contributions(answer, view.token(answer))
     token, logit = label(parts.notes["token"]), parts.notes["logit"]
     names, values, left_out = largest(parts, [part_name(view.trace, name) for name in parts.labels[0]])
+    within = "1e-6" if parts.notes["error"] <= 1e-6 else f"{parts.notes['error']:.1e}"
     p = float(view.trace.p_AW[answer, view.token(answer)])
     several = f", answer {answer + 1} of {len(view.subject.answers)}" if len(view.subject.answers) > 1 else ""
     remarks = [
-        f"'{token}'{several}: logit {logit:.3f}, probability {p:.1%}; "
-        f"measured difference between the logit and the sum of the parts: {parts.notes['error']:.1e}"
+        f"'{token}'{several}: logit {logit:.3f}, probability {p:.1%}; the parts sum to the logit within {within}"
     ]
     if abs(parts.notes["final_logit"] - logit) > COPIED:
         final = parts.notes["final_logit"]
@@ -45,5 +45,5 @@ def largest(parts: Named, names: list[str]) -> tuple[list[str], list[float], lis
     kept = sorted(np.argsort(-np.abs(parts.values))[: MOST_BARS - 1].tolist())
     others = sum(values) - sum(values[number] for number in kept)
     count = len(names) - len(kept)
-    remark = f"drawn: the {len(kept)} largest of {len(names)}, and the others together"
+    remark = f"drawn: the {len(kept)} largest of {len(names)}, and the sum of the others"
     return [*(names[n] for n in kept), f"{count} others"], [*(values[n] for n in kept), others], [remark]

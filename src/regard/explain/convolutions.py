@@ -39,8 +39,8 @@ def convolutions(view: View) -> Shown:
     if view.given:
         return operators(view)
     matrices = toeplitz(view.task.model, view.task.settings.width)
-    title = "The first convolution of each layer, as a matrix: what a position (down) takes from another (across)"
-    remark = "each on a scale of its own, from its largest number below zero to its largest above"
+    title = "The first convolution of each layer as a Toeplitz matrix; rows: output positions, columns: input positions"
+    remark = "each matrix on its own colour scale"
     return Shown(title, [matrices], lambda: _draw(matrices), [remark])
 
 
@@ -56,8 +56,8 @@ def operators(view: View) -> Shown:
         for each, part in zip(found, parts, strict=True)
     ]
     worst = max(each.notes["difference"] for each in found)
-    title = "Hyena as a matrix: how much a position (down) takes from another (across), mean of all channels"
-    remark = f"the matrices applied differ from what the layers gathered by at most {worst:.1e}"
+    title = "Hyena as a matrix: mean |operator| over channels; rows: output positions, columns: input positions"
+    remark = f"applied to v, the matrices differ from the layers' own outputs by at most {worst:.1e}"
     return Shown(title, arrays, lambda: _draw_operators(arrays), [remark])
 
 

@@ -12,12 +12,12 @@ from regard.explain.view import View
 from regard.inside.named import Named
 
 ABOUT = {
-    "importance": "log-probability lost without it",
-    "entropy": "0: looks at one key, 1: at all alike",
-    "previous": "weight to the position before",
+    "importance": "drop in ln p without the head",
+    "entropy": "0: attends to one key; 1: attends uniformly",
+    "previous": "weight to the previous position",
     "self": "weight to itself",
     "first": "weight to the first position",
-    "induction": "weight to what followed the same token before",
+    "induction": "weight to the token after the previous occurrence",
     "copying": "share of tokens whose own logit it raises most",
 }
 CELL, HIGH, SIDE_BY_SIDE = 0.42, 0.22, 2
@@ -33,7 +33,7 @@ def heads(view: View) -> Shown:
     ]
     missing = [name for name, each in scores.items() if np.isnan(each.values).all()]
     remarks = [f"not defined for this model: {', '.join(missing)}"] if missing else []
-    return Shown("Heads: what each does, in numbers", arrays, lambda: _draw(arrays), remarks)
+    return Shown("Scores of all heads", arrays, lambda: _draw(arrays), remarks)
 
 
 def _from_one(score: Named) -> list[str]:

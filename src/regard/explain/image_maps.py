@@ -43,7 +43,7 @@ def image_maps(view: View) -> Shown:
     if not any(part.looks for part in trace.parts()):
         raise UsageError(
             "Attention over this image cannot be drawn.",
-            "The model has none: it mixes positions by other means.",
+            "The model has no attention: it mixes positions by other means.",
             'Use --what influence, or a run with model.mixer = "attention".',
         )
     answer = view.answer()
@@ -55,11 +55,11 @@ def image_maps(view: View) -> Shown:
         maps.rollout_RS, [each[list(of)] for each, of in zip(chosen, heads, strict=True)], maps.read_from
     )
     names = [f"layer {layer + 1}" for layer in layers]
-    remarks = [f"seen from {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
+    remarks = [f"readout: {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
     arrays = [*_named_maps(view.subject, layers, heads, maps), over_grid("rollout", maps.rollout_RS.cpu())]
     facts, faithful = faithful_rollout(view)
     return Shown(
-        "Attention over the image: rollout through all layers, and every head",
+        "Attention over the image: rollout through all layers, and each head",
         arrays,
         lambda: draw_maps(picture_of(view.subject), maps, names, [of[0] for of in heads]),
         [remark for remark in remarks if remark],

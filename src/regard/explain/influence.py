@@ -23,21 +23,21 @@ def influence(view: View) -> Shown:
     of = stack if stack in inputs else inputs[0]
     found = trace.influence(stack, of=of)
     how = "exact" if found.notes["exact"] else f"estimated with {found.notes['probes']} random directions"
-    remarks = [f"the size of the derivative, ‖∂y/∂x‖, {how}"]
+    remarks = [f"the norm of the derivative, ‖∂y/∂x‖, {how}"]
     if view.subject.last.grid is not None and not stack:
         return _of_image(view, found, remarks)
     values, joined = reduced(found.values)
 
     def draw() -> Figure:
         down, across = (joined_labels([*map(label, names)], by) for names, by in zip(found.labels, joined, strict=True))
-        ends = ("position at the end", "position of the input")
+        ends = ("output position", "input position")
         if of != (stack or trace.last.name):
             ends = (f"position of the {stack or trace.last.name}", f"position of the {of}")
-        return draw_maps([[Map("", values)]], down, across, "size of the derivative", ends)
+        return draw_maps([[Map("", values)]], down, across, "norm of the derivative", ends)
 
     if max(joined) > 1:
-        remarks.append(f"drawn: the largest of every {joined[0]} × {joined[1]} positions")
-    return Shown("Influence: how strongly each position depends on each of the input", [found], draw, remarks)
+        remarks.append(f"drawn: the largest of each block of {joined[0]} × {joined[1]} positions")
+    return Shown("Influence: how strongly each output position depends on each input position", [found], draw, remarks)
 
 
 def _of_image(view: View, found: Named, remarks: list[str]) -> Shown:
@@ -58,9 +58,9 @@ def _of_image(view: View, found: Named, remarks: list[str]) -> Shown:
         sheet = Sheet()
         draw_over(sheet, (0, 0), (width, height), "image", pixels_HWC)
         draw_over(sheet, (width + 0.15, 0), (width, height), "influence", pixels_HWC, map_RS)
-        sheet.scale(0.0, height + 0.45, float(np.nanmax(map_RS)), "size of the derivative")
+        sheet.scale(0.0, height + 0.45, float(np.nanmax(map_RS)), "norm of the derivative")
         return sheet.finished(2 * width + 0.15, height + 0.7)
 
     title = "Influence: how strongly what the answer is read from depends on each patch"
-    seen = f"seen from {over.notes['read_from']}" + (" (quadratic mean)" if len(readers) > 1 else "")
+    seen = f"readout: {over.notes['read_from']}" + (" (quadratic mean)" if len(readers) > 1 else "")
     return Shown(title, [over, found], draw, [seen, *remarks], facts_of(view, answer))

@@ -24,7 +24,7 @@ class Kind:
 KINDS = {
     "attention": Kind(
         "attention:attention",
-        "what every head looked at; of images, over the picture",
+        "attention weights of every head; drawn over the image for image models",
         ("stack", "layer", "head", "answer"),
     ),
     "alignment": Kind(
@@ -40,24 +40,24 @@ KINDS = {
     "ablation": Kind("ablation:ablation", "how the answer changes with each head or part switched off", ("answer",)),
     "attribution": Kind(
         "attribution:attribution",
-        "how much each position of the input speaks for the answer",
+        "contribution of each input position to the answer",
         ("answer", "token", "method"),
     ),
     "influence": Kind(
         "influence:influence",
-        "how strongly each position depends on each other, with any mixer",
+        "how strongly each position depends on every other, for any mixer",
         ("stack", "answer"),
     ),
     "heads": Kind("heads:heads", "scores of all heads: importance, entropy, induction, copying …"),
     "candidates": Kind(
         "candidates:candidates", "the model's candidates at each position", ("answer", "count", "temperature")
     ),
-    "beams": Kind("beams:beams", "the search for the best output, as a tree"),
+    "beams": Kind("beams:beams", "the beam search, as a tree"),
     "tokens": Kind("pieces:tokens", "what the model reads: its tokens, or the patches of an image"),
-    "positions": Kind("positions:positions", "how the model is told about positions", input="none"),
+    "positions": Kind("positions:positions", "positional encodings", input="none"),
     "toeplitz": Kind(
         "convolutions:convolutions",
-        "Hyena's convolutions as matrices; or all that it does with an input",
+        "Hyena's convolutions as Toeplitz matrices; with an input, the whole operator",
         input="optional",
     ),
 }
@@ -66,7 +66,7 @@ KINDS = {
 def find(name: str) -> Kind:
     if name not in KINDS:
         raise UsageError(
-            f"There is no picture '{name}'.", "--what takes the name of a kind.", did_you_mean(name, KINDS)
+            f"Unknown kind '{name}'.", f"--what expects one of: {', '.join(KINDS)}.", did_you_mean(name, KINDS)
         )
     return KINDS[name]
 
@@ -78,7 +78,7 @@ def must_have_effect(what: str, chosen: Iterable[str]) -> None:
             takers = [other for other, kind in KINDS.items() if name in kind.takes]
             raise UsageError(
                 f"--{name} has no effect here.",
-                f"It is for {', '.join(takers)}; what is shown is {what}.",
+                f"It applies to {', '.join(takers)}, not to {what}.",
                 f"Leave --{name} out, or choose another kind with --what.",
             )
 
@@ -116,7 +116,7 @@ def input_of(task: Any, what: str, text: str, target: str = "", context: str | N
             )
     if needs == "none":
         if text.strip():
-            raise UsageError("An input has no effect here.", f"'{what}' is drawn of the model alone.", "Leave it out.")
+            raise UsageError("An input has no effect here.", f"'{what}' takes no input.", "Leave it out.")
         return ()
     first = next(iter(wanted.values()))
     image = getattr(task, "reads", "") == "images"
@@ -125,7 +125,7 @@ def input_of(task: Any, what: str, text: str, target: str = "", context: str | N
             return ()
         raise UsageError(
             f"{'An image' if image else 'A text'} is missing.",
-            f"'{what or 'attention'}' is drawn for one.",
+            f"'{what or 'attention'}' needs an input.",
             "Add its file: dog.png" if image else 'Add it: "A dog sleeps."',
         )
     if not image:
@@ -133,7 +133,9 @@ def input_of(task: Any, what: str, text: str, target: str = "", context: str | N
     if "context" in wanted:
         if context is None or not context.strip():
             raise UsageError(
-                "The context is missing.", "It is the text that has the answer to a question.", "Add --context FILE."
+                "The context is missing.",
+                "It is the text that contains the answer to a question.",
+                "Add --context FILE.",
             )
         return text, context
     return (text, target) if "target" in wanted else (text,)

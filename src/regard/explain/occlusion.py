@@ -131,11 +131,11 @@ def effects(view: View) -> Shown:
     parts = ["question" if each.in_question else "context" for each in found]
     faithful, facts = believed(view, {view.subject.last.name: _by_position(view, found)}, 0)
     return Shown(
-        f"Occlusion of words: how much less likely '{best.text}' is without each",
+        f"Occlusion of words: drop in ln p of '{best.text}' when each word is removed",
         [named("effect", values, [("word", names)], "nats", part=parts)],
         lambda: draw_words(
             [(part, _grounds(found, part == "question")) for part in ("question", "context")],
-            "nats; blue: the answer is less likely without it, orange: likelier; framed: the answer itself",
+            "nats; blue: the answer is less likely without the word, orange: more likely; framed: the answer itself",
         ),
         [f"probability {best.probability:.0%}"],
         {"answer": best.text, "probability": best.probability, **facts},

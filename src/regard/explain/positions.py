@@ -1,5 +1,4 @@
-"""How a model is told where things stand: the codes that it adds, the angles that it rotates by, or the biases of
-distances.
+"""Positional encodings: the vectors that are added, the angles of rotation, or the biases of offsets.
 
 Shapes: T positions · D channels · K channels of a head · L layers · H heads · M × M distances of a window
 """
@@ -36,23 +35,29 @@ def positions(view: View) -> Shown:
     windows = [module for module in model.modules() if isinstance(module, WindowAttention)]
     if windows:
         biases = window_biases(windows)
-        title = "Relative position biases: what each head adds to a score for the distance of two patches"
-        return Shown(title, biases, lambda: _draw_biases(biases), ["rows and columns apart, from above left"])
+        title = "Relative position biases: added to the scores, by head and by offset between two patches"
+        return Shown(
+            title, biases, lambda: _draw_biases(biases), ["offset of the query from the key, in rows and columns"]
+        )
     codes = model_codes(model, min(POSITIONS, longest))
     if codes:
-        return Shown(f"Position encodings: {name}", codes, lambda: _draw_codes(codes), ["added to every token"])
+        added = "added to a token's vector"
+        return Shown(
+            f"Positional encodings: {name}", codes, lambda: _draw_codes(codes, added), ["added to every token"]
+        )
     embeddings = [module.positions for module in model.modules() if isinstance(module, Embedding)]
     rotating = next((each for each in embeddings if type(each).rotate is not Positions.rotate), None)
     turning = any(getattr(block.mixer, "rotate", None) for block in model.modules() if isinstance(block, Block))
     if rotating is None or not turning:
         raise UsageError(
-            f'The model is not told where tokens stand (positions = "{name}").',
-            "Its layers find that out by themselves, or not at all.",
+            f'This model has no positional encodings (positions = "{name}").',
+            "Only its mixers can distinguish positions.",
             "Choose another run.",
         )
     turned = rotations(rotating, settings.head_key_width, min(POSITIONS, longest))
-    remark = "each pair of channels of a query or key is rotated: its cosines, then its sines"
-    return Shown(f"Position encodings: {name}", [turned], lambda: _draw_codes([turned]), [remark])
+    remark = "queries and keys are rotated, pair of channels by pair: first the cosines of the angles, then the sines"
+    angle = "cosine or sine of the rotation angle"
+    return Shown(f"Positional encodings: {name}", [turned], lambda: _draw_codes([turned], angle), [remark])
 
 
 def model_codes(model: nn.Module, count: int) -> list[Named]:
@@ -99,7 +104,7 @@ def _named_code(name: str, code_TD: Tensor) -> Named:
     return named(name, code_TD, [("position", rows), ("channel", channels)])
 
 
-def _draw_codes(codes: Sequence[Named]) -> Figure:
+def _draw_codes(codes: Sequence[Named], scale: str) -> Figure:
     width, sheet, y, left = 7.5, Sheet(), 0.0, 0.6
     for code in codes:
         high = min(4.2, max(0.8, 0.06 * len(code.values)))
@@ -109,7 +114,7 @@ def _draw_codes(codes: Sequence[Named]) -> Figure:
         sheet.heat(left, y, width, high, code.values, largest, signed=True)
         _numbered(sheet, code, left, y, width, high)
         y += high + 0.7
-        sheet.scale(left, y - 0.05, largest, "added to a token's vector", signed=True)
+        sheet.scale(left, y - 0.05, largest, scale, signed=True)
         y += 0.25
     return sheet.finished(left + width, y)
 

@@ -28,18 +28,18 @@ def rollout(view: View) -> Shown:
         down, across = (
             joined_labels([*map(label, names)], by) for names, by in zip(rolled.labels, joined, strict=True)
         )
-        return draw_maps([[Map("", values)]], down, across, "share", ("position at the end", "position of the input"))
+        return draw_maps([[Map("", values)]], down, across, "share", ("output position", "input position"))
 
     remarks = [f"left out: {rolled.notes['left_out']}"]
     if max(joined) > 1:
-        remarks.append(f"drawn: the largest share of every {joined[0]} × {joined[1]} positions")
+        remarks.append(f"drawn: the largest share of each block of {joined[0]} × {joined[1]} positions")
     whose = f" of the {rolled.notes['stack']}" if len(view.subject.stacks) > 1 else ""
-    title = f"Attention rollout{whose}: how much of each position is in each at the end"
+    title = f"Attention rollout{whose}: share of each input position in each output position"
     if rolled.notes["stack"] == view.subject.last.name:
         return Shown(title, [rolled], draw, remarks, *faithful_rollout(view))
     # The decoder reads all positions at the end.
     faithful, facts = believed(view, {rolled.notes["stack"]: rolled.values.mean(0)}, view.answer())
-    return Shown(title, [rolled], draw, remarks, facts, f"mean of all positions at the end: {faithful}")
+    return Shown(title, [rolled], draw, remarks, facts, f"mean of all output positions: {faithful}")
 
 
 def _of_image(view: View) -> Shown:
@@ -57,8 +57,8 @@ def _of_image(view: View) -> Shown:
         draw_over(sheet, (width + 0.15, 0), (width, height), title, pixels_HWC, rolled.values, smooth=True)
         return sheet.finished(2 * width + 0.15, height + 0.17)
 
-    remarks = [f"seen from {maps.read_from}; left out: feed-forward layers"]
-    title = "Attention rollout: how much of each patch reaches the answer, by attention"
+    remarks = [f"readout: {maps.read_from}; left out: feed-forward layers"]
+    title = "Attention rollout: share of each patch in the answer"
     facts, faithful = faithful_rollout(view)
     return Shown(title, [rolled], draw, remarks, facts_of(view, answer) | facts, faithful)
 

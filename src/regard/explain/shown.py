@@ -54,7 +54,7 @@ class Shown:
         if self.difference is not None and self.recomputed:
             lines.append(f"attention recomputed from its formula: logits differ by at most {self.difference:.1e}")
         elif self.difference is not None:
-            lines.append("recorded while the model itself ran; nothing was recomputed")
+            lines.append("recorded during the forward pass")
         return lines
 
     def figure(self) -> Figure:

@@ -48,7 +48,7 @@ def arithmetic(
         raise UsageError(f"'{name}' has no cell {row}, {column}.", f"It has {size}.", "Choose another.")
     of, _, what = name.rpartition(".")
     if what not in _WAYS:
-        raise UsageError(f"'{name}' has no arithmetic.", "It is not a step.", "Choose another matrix.")
+        raise UsageError(f"'{name}' has no arithmetic.", "It is not a step of the model.", "Choose another matrix.")
     lines, note = _WAYS[what](looked, of, head or 0, row, column)
     cell = float(values[row, column])
     return {
@@ -117,7 +117,7 @@ def _sum(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
     places = (before_part(looked, of), f"{of}.wrote")
     line = summed(
         "x",
-        "x + what the part wrote",
+        "x + written",
         terms_X,
         named=lambda index: ("x", "written")[index],
         at=lambda index: (places[index], None, row, column),
@@ -197,7 +197,7 @@ def _weights(looked: Looked, of: str, head: int, row: int, column: int) -> Writt
     scores_S = looked.attention(of).scores_BHTS[0, head, row]
     pieces = _looked_at(looked, of)
     lines = softmax(scores_S, column, lambda index: pieces[index], lambda index: (f"{of}.scores", head, row, index))
-    return lines, "" if bool(scores_S[column].isfinite()) else "The mask hides it: exp(−∞) is 0."
+    return lines, "" if bool(scores_S[column].isfinite()) else "It is masked: exp(−∞) is 0."
 
 
 def _heads(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
@@ -308,7 +308,7 @@ def _finished(lines: list[Line], logit: float) -> Written:
     line = Line(
         "z′", "ln(exp z + Σ_j exp c_j)", float(torch.logaddexp(*torch.tensor([z, copied]).double())), numbers=said
     )
-    return [*lines, line], "The word also stands in the source, from where it can be copied."
+    return [*lines, line], "The word also occurs in the source, from which it can be copied."
 
 
 def _probabilities(looked: Looked, of: str, head: int, row: int, column: int) -> Written:

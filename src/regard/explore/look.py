@@ -153,7 +153,8 @@ def matrix(
     values = tensor(looked, name).detach().float().cpu().numpy()
     if head is not None:
         if values.ndim < 3 or not 0 <= head < len(values):
-            raise UsageError(f"'{name}' has no {head + 1}. layer or head.", "There are fewer.", "Choose another.")
+            axis = "head" if what in OF_ATTENTION else "layer"
+            raise UsageError(f"'{name}' has no {axis} {head + 1}.", "There are fewer.", "Choose another.")
         values = values[head]
     window = _window(values.shape, rows, columns)
     values = values[(..., *window)]
@@ -193,10 +194,10 @@ def _window(
     shape: tuple[int, ...], rows: tuple[int, int] | None, columns: tuple[int, int] | None
 ) -> tuple[slice, slice]:
     window = []
-    for size, asked in zip(shape[-2:], (rows, columns), strict=True):
+    for side, size, asked in zip(("Rows", "Columns"), shape[-2:], (rows, columns), strict=True):
         start, stop = asked or (0, size)
         if not 0 <= start < stop <= size:
-            raise UsageError(f"There are no places {start} to {stop}.", f"There are {size}.", "Choose others.")
+            raise UsageError(f"{side} {start} to {stop} are out of range.", f"There are {size}.", "Choose others.")
         window.append(slice(start, stop))
     return window[0], window[1]
 

@@ -76,7 +76,7 @@ def whole_operator(looked: Looked, part: str, channel: int | None = None) -> dic
 def _convolving(looked: Looked, name: str) -> Any:
     part: PartTrace = looked.part(name)
     if not hasattr(part.module, "toeplitz"):
-        raise UsageError(f"'{name}' has no filters.", "It does not mix by a convolution.", "Choose another part.")
+        raise UsageError(f"'{name}' has no filters.", "It is not a convolution.", "Choose another part.")
     return part.module
 
 
@@ -95,6 +95,6 @@ def _check_length(looked: Looked) -> None:
     if longest > MOST_POSITIONS:
         raise UsageError(
             f"A matrix of {longest:,} positions is too large to be computed here.",
-            f"It is for inputs of at most {MOST_POSITIONS}.",
-            "Look at a shorter input.",
+            f"The limit is {MOST_POSITIONS}.",
+            "Use a shorter input.",
         )

@@ -67,7 +67,7 @@ def answer(session: Session, run: int, given: dict[str, Any], what: str, options
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or what
             raise UsageError(
-                f"'{what}' cannot be asked like this.", f"{where}: {first['msg']}.", "Correct it."
+                f"'{what}' cannot be asked like this.", f"{where}: {first['msg']}.", "Check the option."
             ) from None
 
 

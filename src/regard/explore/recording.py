@@ -139,12 +139,10 @@ def _filled(names: list[Name], room: int) -> tuple[dict[str, Any], list[str]]:
             room -= entry.size
     said = []
     if reduced:
-        said.append(
-            f"{reduced} of {len(attention)} matrices of attention are reduced: a cell is the largest of several."
-        )
+        said.append(f"{reduced} of {len(attention)} attention maps are reduced: each cell is the maximum of a block.")
     if len(kept) < len(names):
         said.append(
-            f"{len(names) - len(kept)} of {len(names)} matrices did not fit into the file; the page says where."
+            f"{len(names) - len(kept)} of {len(names)} matrices did not fit the size limit; the page marks the gaps."
         )
     return {entry.key: {"head": entry.head, "data": entry.data} for entry in kept}, said
 
@@ -193,15 +191,15 @@ def _too_long(looked: Looked) -> list[str]:
     said = []
     answers, split = len(looked.trace.subject.answers), _split(looked)
     if split < answers:
-        said.append(f"What each part added is told of {split} of {answers} answers.")
+        said.append(f"Contributions are included for {split} of {answers} answers.")
     if not _scored(looked):
-        said.append("What every head does, in numbers, is left out: each would have to be switched off.")
+        said.append("Head scores are omitted (one forward pass per head).")
     methods, done = len(METHODS), sum(1 for _ in attributions(looked))
     if done < methods:
-        said.append(f"Attribution by {methods - done} of {methods} methods is left out: it would take minutes.")
+        said.append(f"{methods - done} of {methods} attribution methods are omitted: they would take minutes.")
     every, some = sum(1 for _ in single_changes(looked)), _changes(looked)
     if some < every:
-        said.append(f"{every - some} of {every} single changes are left out: heads come first, positions last.")
+        said.append(f"{every - some} of {every} ablations are omitted; heads are included first.")
     return said
 
 

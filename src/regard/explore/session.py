@@ -182,7 +182,7 @@ class Session:
         arguments = {name: given[name] for name in self.fields(run) if name in given}
         for name in self._needs(run):
             if not str(arguments.get(name, "")).strip():
-                raise UsageError(f"The {name} is missing.", "There is nothing to look into.", f"Give the {name}.")
+                raise UsageError(f"The {name} is missing.", "There is no input.", f"Give the {name}.")
         if "image" in arguments:
             arguments["image"] = self.image(arguments["image"])
         if "forced" in given:
@@ -200,7 +200,7 @@ class Session:
         """The ids that an output begins with, whatever the model would rather say."""
         task: Any = self.tasks[run]
         if "forced" not in inspect.signature(task.subject).parameters:
-            raise UsageError("No word can be forced here.", "Nothing is written about the input.", "Leave it out.")
+            raise UsageError("No word can be forced here.", "This model does not generate text.", "Leave it out.")
         words = task.model.target_embedding.table.num_embeddings
         return _ids(ids, words)
 
@@ -270,18 +270,20 @@ def _check_text(name: str, value: Any) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise UsageError(
-            f"The {name} is not Unicode.", "It has half of a pair of characters.", "Give it in UTF-8."
+            f"The {name} is not Unicode.", "It contains an unpaired surrogate.", "Give it in UTF-8."
         ) from None
 
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """Inside, a model may be given other tokens. How many it can take is its own affair."""
+    """Inside, a model may be given other tokens. How many it accepts differs from model to model."""
     try:
         yield
     except (IndexError, RuntimeError, ValueError) as error:
         raise UsageError(
-            "These tokens do not fit this model.", "They are more, or fewer, than it can read.", "Choose them again."
+            "These tokens do not fit this model.",
+            "There are more, or fewer, than it can read.",
+            "Use the original number of tokens.",
         ) from error
 
 

@@ -126,7 +126,7 @@ def _of_stream(looked: Looked, of: str, what: str) -> Tensor:
 def _inner(looked: Looked, of: str, what: str) -> Tensor:
     part = looked.part(of)
     if not hasattr(part.module, "activate"):
-        raise UsageError(f"'{of}' has nothing inside.", "It is not a feed-forward.", "Choose another part.")
+        raise UsageError(f"'{of}' has no inner vector.", "It is not a feed-forward.", "Choose another part.")
     return inner(part)
 
 

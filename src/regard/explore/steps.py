@@ -82,7 +82,7 @@ def likeliest(looked: Looked, answer: int, count: int = 10) -> dict[str, Any]:
 def _input(traced: StackTrace) -> Iterator[Step]:
     name, made, embed = traced.name, traced.embedding, traced.stack.embed
     if isinstance(embed, PatchEmbedding):
-        sentence = "The pixels of the patch times a matrix are its vector."
+        sentence = "Each patch is flattened and projected linearly to a vector."
         formula = "x = pixels · W + b"
     elif isinstance(embed, PatchMerging):
         sentence = (
@@ -90,12 +90,10 @@ def _input(traced: StackTrace) -> Iterator[Step]:
         )
         formula = "x = norm([x_1; x_2; x_3; x_4]) · W"
     elif isinstance(embed, nn.LayerNorm | RMSNorm):
-        sentence, formula = "The pixels of the patch times a matrix are its vector.", "x = pixels · W + b"
+        sentence, formula = "Each patch is flattened and projected linearly to a vector.", "x = pixels · W + b"
     else:
         scaled = getattr(embed, "scale", 1.0) != 1
-        sentence = "The token's row of the embedding matrix" + (
-            ", times √D, is its vector." if scaled else " is its vector."
-        )
+        sentence = "The token's vector is its row of the embedding matrix" + (", scaled by √D." if scaled else ".")
         formula = "x = √D · E[token]" if scaled else "x = E[token]"
     token = Show(f"{name}.token", "strip", "vector", rows=name)
     title = "Token → vector" if hasattr(embed, "table") else "Patch → vector"
@@ -105,7 +103,7 @@ def _input(traced: StackTrace) -> Iterator[Step]:
     if positions is not None or getattr(embed, "positions_RSD", None) is not None:
         nothing = isinstance(positions, NoPositions)
         sentence = (
-            "Nothing is added here: positions enter where queries and keys are rotated, or not at all."
+            "Nothing is added here: positions enter by rotating queries and keys, or not at all."
             if nothing
             else "A vector that depends only on the position is added."
         )
@@ -140,7 +138,7 @@ def _layer(looked: Looked, traced: StackTrace, layer: LayerTrace) -> Iterator[St
             yield from mixer_steps(traced, part, group)
         wrote = Show(f"{site}.wrote", "strip", "written", "+", rows=traced.name)
         total = Show(f"{site}.{'after' if pre else 'sum'}", "strip", "sum", "=", rows=traced.name)
-        sentence = "What the part wrote is added to its input: the residual stream."
+        sentence = "The part's output is added to its input, the residual stream."
         yield Step(f"{key}.residual", group, "Residual", sentence, "x ← x + written", [stream, wrote, total])
         if not pre:
             shows = [
@@ -181,12 +179,12 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
     )
     formula = "e_j = Σ_d v_d tanh(q_d + k_j,d)" if additive else f"s_j = q · k_j / √{_key_width(module)}"
     if isinstance(module, WindowAttention):
-        formula += " + bias of the distance"
+        formula += " + relative position bias"
     yield Step(
         f"{key}.scores",
         group,
         "Scores",
-        f"How well the query fits {whose or 'the '}key of every position. {_about_mask(part)}".strip(),
+        f"{_about_scores(part, keys, additive)} {_about_mask(part)}".strip(),
         formula,
         [
             Show(f"{site}.queries", "strip", "query q", "", True, own),
@@ -199,7 +197,7 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
         f"{key}.weights",
         group,
         "Softmax",
-        "Softmax turns the scores into weights: all positive, with sum 1.",
+        "Softmax turns the scores into weights, non-negative and summing to 1 (masked positions get 0).",
         "a_j = exp(s_j − max) / Σ_i exp(s_i − max)",
         [
             Show(f"{site}.scores", "row", "scores of this position", "", True, own, keys),
@@ -211,7 +209,7 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
         f"{key}.heads",
         group,
         "Weighted values",
-        f"{whose.capitalize() or 'The '}values of all positions are summed, each times its weight.",
+        f"{whose.capitalize() or 'The '}values of all positions are summed, each multiplied by its weight.",
         "z = Σ_j a_j v_j",
         [
             Show(f"{site}.weights", "row", "weights of this position", "", True, own, keys),
@@ -226,11 +224,11 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
     after = (" + b" if module.to_out.bias is not None else "") + (" · layer scale" if part.scale_D is not None else "")
     shows = [Show(f"{site}.joined", "strip", "heads, concatenated" if part.heads > 1 else "z", rows=own), wrote]
     if part.heads > 1:
-        about = "The heads' outputs are concatenated, and W_O mixes them into what is written."
+        about = "The heads' outputs are concatenated and projected by W_O."
         formula = f"written = [z_1; … z_{part.heads}] · W_O{after}"
         yield Step(f"{key}.wrote", group, "Heads joined · W_O", about, formula, shows)
     else:
-        about = "W_O maps it to what is written."
+        about = "The output of the head is projected by W_O."
         yield Step(f"{key}.wrote", group, "Product with W_O", about, f"written = z · W_O{after}", shows)
 
 
@@ -243,7 +241,7 @@ def _about_projections(part: PartTrace, keys: str) -> str:
     said = (
         f"The query is computed from this position; keys and values from the output of the {keys}."
         if part.across
-        else "Three products of the vector: what this head looks for (query), offers (key) and passes on (value)."
+        else "Three linear projections of the vector give this head's query, key and value."
     )
     if not isinstance(getattr(module, "query_norm", nn.Identity()), nn.Identity):
         said += " Query and key are then normalised."
@@ -264,14 +262,22 @@ def _projection_formula(part: PartTrace, additive: bool) -> str:
     return f"q = x · W_Q{bias}    k = {memory} · W_K{bias}    v = {memory} · W_V{bias}"
 
 
+def _about_scores(part: PartTrace, keys: str, additive: bool) -> str:
+    every = f"every key of the {keys}" if part.across else "every key"
+    if additive:
+        return f"An additive score of this query against {every}: their sum through tanh, times a learned vector."
+    bias = ", plus a learned bias for their offset" if isinstance(part.module, WindowAttention) else ""
+    return f"The dot product of this query with {every}, scaled by 1/√d_k{bias}."
+
+
 def _about_mask(part: PartTrace) -> str:
     if part.across or part.context is None:
         return ""
     if isinstance(part.module, WindowAttention):
-        return "It sees the patches of its own window; the others are masked (grey)."
+        return "Only patches of the same window are visible; the others are masked (grey)."
     if hasattr(part.module, "window"):
-        later = ", and later ones," if part.context.causal else ""
-        return f"It sees only nearby positions; the others{later} are masked (grey)."
+        earlier = "earlier " if part.context.causal else ""
+        return f"Only nearby {earlier}positions are visible; the others are masked (grey)."
     return "Later positions are masked (grey)." if part.context.causal else ""
 
 
@@ -280,10 +286,10 @@ def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[St
     key, name = site.rpartition(".")[2], traced.name
     bias = " + b" if module.expand.bias is not None else ""
     formula = f"y = {module.activation_name}(x · W_in{bias})"
-    about = "The vector is mapped to a wider one, and the activation decides which of its numbers pass."
+    about = "The vector is projected to a wider one, then a nonlinearity is applied element by element."
     if module.gated:
         formula = f"y = {module.activation_name}(x · W_gate{bias}) · (x · W_in{bias})"
-        about = "The vector is mapped to two wider ones: the first, after the activation, gates the second."
+        about = "The vector is projected to two wider ones: the first, after the activation, gates the second."
     inner = Show(f"{site}.inner", "strip", "inner", "→", rows=name)
     yield Step(f"{key}.inner", group, "Expand", about, formula, [Show(f"{site}.read", "strip", "x", rows=name), inner])
     scaled = " · layer scale" if part.scale_D is not None else ""
@@ -291,7 +297,7 @@ def _feedforward(traced: StackTrace, part: PartTrace, group: str) -> Iterator[St
         Show(f"{site}.inner", "strip", "inner", rows=name),
         Show(f"{site}.wrote", "strip", "written", "→", rows=name),
     ]
-    about = "A second matrix maps the inner vector back to the width of the model."
+    about = "A second matrix projects the inner vector back to the width of the model."
     yield Step(f"{key}.wrote", group, "Contract", about, f"written = y · W_out{bias}{scaled}", shows)
 
 
@@ -300,7 +306,7 @@ def _next_layer(traced: StackTrace, layer: int) -> Iterator[Step]:
         return
     last = traced.layers[layer].parts[-1]
     shows = [Show(f"{last.name}.after", "strip", "x", rows=traced.name)]
-    sentence = f"Layer {layer + 2} reads this vector, and does the same with its own weights."
+    sentence = f"Layer {layer + 2} reads this vector and repeats these steps with its own weights."
     yield Step("next", "Next layer", f"To layer {layer + 2}", sentence, f"x → layer {layer + 2}", shows)
 
 
@@ -323,7 +329,7 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
             if across
             else f"{following.capitalize()} merges this vector with its neighbours into larger patches."
         )
-        handed = Show(f"{name}.out", "strip", "handed on", rows=name)
+        handed = Show(f"{name}.out", "strip", "passed on", rows=name)
         yield Step(
             "handed", "Output", f"To {'the ' if across else ''}{following}", sentence, f"x → {following}", [handed]
         )
@@ -335,16 +341,19 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
         yield Step("probabilities", "Output", "Answer", sentence, "p = softmax(z)", shows)
         return
     if readout.pool in ("mean", "both"):
-        about = "The mean of all positions is read" + (", beside the first." if readout.pool == "both" else ".")
+        first = " and from the first position" if readout.pool == "both" else ""
+        about = f"The answer is read from the mean of all positions{first}."
         yield Step("pooled", "Output", "Mean", about, "h = Σ_t x_t / T", [Show("0.hidden", "strip", "h")])
     for number, step in enumerate(readout.steps):
         shows = [Show(f"{number}.hidden", "strip", "before"), Show(f"{number + 1}.hidden", "strip", "after", "→")]
         if isinstance(step, Normed):
             yield Step(f"hidden.{number}", "Output", "Norm", _about_norm(step.norm), _norm_formula(step.norm), shows)
         elif isinstance(step, Mapped):
-            yield Step(f"hidden.{number}", "Output", "Product", "A product before the head.", "y = x · W + b", shows)
+            yield Step(
+                f"hidden.{number}", "Output", "Linear", "A linear layer before the output head.", "y = x · W + b", shows
+            )
         else:
-            about = "An activation lets some of the numbers through."
+            about = "The GELU activation, element by element."
             yield Step(f"hidden.{number}", "Output", "Activation", about, "y = gelu(x)", shows)
     hidden = Show(f"{len(readout.steps)}.hidden", "strip", "h")
     bias = " + b" if readout.head.bias is not None else ""

@@ -62,7 +62,7 @@ def head_vector(looked: Looked, of: str, what: str, head: int, row: int, column:
     if rotates:
         assert module.rotate is Rotary.rotate
         lines.append(_rotated(z_K, column, row))
-        note = f"It is rotated by its position after the projection. {note}".strip()
+        note = f"After the projection, it is rotated by an angle that depends on the position. {note}".strip()
     return lines, note
 
 
@@ -97,7 +97,7 @@ def _shared(module: Any, what: str, group: int) -> str:
     if what == "queries" or heads == module.heads:
         return ""
     return (
-        f"Keys and values have {heads} heads: this is number {group + 1}, which {module.heads // heads} queries share."
+        f"Keys and values have {heads} heads: this is head {group + 1}, shared by {module.heads // heads} query heads."
     )
 
 
@@ -123,7 +123,7 @@ def _additive(module: Any, what: str, x_D: Tensor, source: str, row: int, column
         line = summed(
             "v", "h", x_D[column : column + 1], named=lambda _: "memory", at=lambda _: (source, None, row, column)
         )
-        return [line], "The values are the states of the source themselves."
+        return [line], "The values are the source states themselves."
     layer = alignment.to_query if what == "queries" else alignment.to_key
     bias = None if layer.bias is None else layer.bias[column]
     symbol = SYMBOLS[what]
@@ -147,7 +147,7 @@ def score(looked: Looked, of: str, head: int, row: int, column: int) -> tuple[li
         alignment: Any = getattr(module, "alignment", module)
         energy_D = alignment.energy.weight[0]
         line = summed("e", "Σ_d tanh(q_d + k_d) v_d", torch.tanh(exact(q_K) + exact(k_K)), energy_D, at=at)
-        return _seen([line], traced.scores_BHTS[0, head, row, column], "It is outside of the source.")
+        return _seen([line], traced.scores_BHTS[0, head, row, column], "It is outside the source.")
     root = math.sqrt(len(q_K))
     bias = 0.0
     if isinstance(module, WindowAttention):
@@ -157,7 +157,7 @@ def score(looked: Looked, of: str, head: int, row: int, column: int) -> tuple[li
     lines = [_dot(q_K, k_K, at, key_at, root)]
     if isinstance(module, WindowAttention):
         said = f"{short(lines[0].value)} + {short(bias)}"
-        lines.append(Line("s", "q · k / √K + bias of this distance", lines[0].value + bias, numbers=said))
+        lines.append(Line("s", "q · k / √K + bias of this offset", lines[0].value + bias, numbers=said))
     context = looked.part(of).context
     hidden = context is not None and context.causal and not looked.part(of).across and column > row
     why = "It comes later." if hidden else "It is too far away."
@@ -181,4 +181,4 @@ def _seen(lines: list[Line], score: Tensor, why: str) -> tuple[list[Line], str]:
     """What a mask hides has the score −∞, whatever its product is."""
     if bool(score.isfinite()):
         return lines, ""
-    return [*lines, Line("s", "−∞", -math.inf)], f"{why} The mask hides it: its score is set to −∞, its weight is 0."
+    return [*lines, Line("s", "−∞", -math.inf)], f"{why} It is masked: its score is set to −∞, so its weight is 0."

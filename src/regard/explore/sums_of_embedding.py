@@ -35,7 +35,7 @@ def token_lines(looked: Looked, stack: StackTrace, row: int, column: int) -> Wri
     if isinstance(embed, PatchEmbedding):
         if row < embed.before:
             itself = summed("x", "a learned vector", made.token_TD[row, column][None], named=lambda _: "learned")
-            return [itself], "It stands for no patch."
+            return [itself], "This position is not a patch."
         return _patch(embed.project, made.given, row - embed.before, column)
     if isinstance(embed, PatchMerging):
         return _merged(looked, stack, embed, row, column)
@@ -79,7 +79,7 @@ def _merged(looked: Looked, stack: StackTrace, merge: PatchMerging, row: int, co
     largest = int((normed_D * weight_D).abs().argmax())
     lines = [] if isinstance(merge.norm, nn.Identity) else normalised(merge.norm, four_D, None, largest)
     lines.append(product("x", "Σ_d y_d W_d", normed_D, weight_D, None, None))
-    return lines, f"y: four neighbours concatenated and normalised; the first lines are its number {largest + 1}."
+    return lines, f"y: four neighbours concatenated and normalised; the first lines compute number {largest + 1} of it."
 
 
 def place_lines(stack: StackTrace, row: int, column: int) -> Written:
@@ -87,7 +87,7 @@ def place_lines(stack: StackTrace, row: int, column: int) -> Written:
     embed: Any = stack.stack.embed
     code = float(stack.embedding.place_TD[row, column])
     if isinstance(embed, PatchEmbedding) and row < embed.before:
-        return [Line("p", "0", code)], "It stands for no patch, so it has no position."
+        return [Line("p", "0", code)], "This position is not a patch, so it has no positional encoding."
     positions = embed.positions if isinstance(embed, Embedding) else getattr(embed, "along", None)
     position = row - (embed.before if isinstance(embed, PatchEmbedding) else 0)
     if isinstance(positions, Sinusoidal | SinusoidalHalves):
@@ -103,7 +103,7 @@ def place_lines(stack: StackTrace, row: int, column: int) -> Written:
         entry = embed.positions_RSD.flatten(0, 1)[position, column]
         name = stack.stack.pieces[row]
         return [summed("p", "P[row, column]_d", entry[None], named=lambda _: f"the table at {name}")], ""
-    return [Line("p", "the code of this place", code)], "" if code else "Nothing is added."
+    return [Line("p", "encoding of this position", code)], "" if code else "Nothing is added."
 
 
 def _wave(positions: Any, position: int, column: int) -> Line:

@@ -121,7 +121,7 @@ def patch(looked: Looked, other: dict[str, Any], what: What = "residual", answer
             if not differ:
                 raise UsageError(
                     "There is nothing to restore.",
-                    "Both inputs have the same likeliest word at every place of this output.",
+                    "Both inputs have the same likeliest token at every position of this output.",
                     "Take another input.",
                 )
             answer = differ[0]
@@ -144,7 +144,7 @@ def vocabulary(looked: Looked, prefix: str, stack: str = "", most: int = 20) -> 
     found = next((each for each in looked.trace.subject.stacks if each.name == stack), looked.trace.subject.stacks[0])
     if found.words is None:
         raise UsageError(
-            "Nothing can be looked up here.", f"What stands in '{found.name}' are not words.", "Choose another."
+            "There is no vocabulary to search here.", f"'{found.name}' does not read words.", "Choose another."
         )
     names = looked.once(f"words of {found.name}", lambda: _names(found))
     wanted = prefix.strip().casefold()

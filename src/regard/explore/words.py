@@ -146,7 +146,9 @@ def _vectors_of(looked: Looked, name: str) -> WordVectors:
 def _ids(looked: Looked, name: str) -> list[int]:
     subject = looked.trace.subject
     if subject.tokens is None:
-        raise UsageError("Its tokens are not known.", "They are not all words.", "Choose another run.")
+        raise UsageError(
+            "The tokens of this input are not known.", "Part of this input is not text.", "Choose another run."
+        )
     return subject.tokens[[stack.name for stack in subject.stacks].index(name)]
 
 

@@ -107,7 +107,7 @@ class Plan:
         self, subject: Subject, offs: Sequence[Off], by: By = "zero", reference: Sequence[Trace] | None = None
     ):
         if by not in ("zero", "mean"):
-            raise UsageError(f"Nothing is switched off by '{by}'.", 'It is by "zero" or "mean".', 'Use "zero".')
+            raise UsageError(f"Unknown ablation method '{by}'.", 'The methods are "zero" and "mean".', 'Use "zero".')
         self.subject, self.device = subject, next(subject.model.parameters()).device
         self.sites = sites_of(subject)
         self.off: dict[str, Tensor] = {}  # of each site: [N, T or 1, X or 1]
@@ -162,7 +162,7 @@ class Plan:
             if any(each.model is not self.subject.model for each in subjects):
                 raise UsageError(
                     "The reference comes from another model.",
-                    "A mean over one model's heads means nothing to another.",
+                    "A mean over one model's heads is meaningless in another.",
                     "Take traces of the same loaded run.",
                 )
             instead |= means(subjects, [site for site in self.off if site not in places])

@@ -135,7 +135,7 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
     aligner = trace.subject.aligner
     if aligner is None:
         raise UsageError(
-            "There are no words to align.", "This run does not turn one text into another.", "Use another."
+            "There are no words to align.", "This run does not map one text to another.", "Use a translator."
         )
     weights_LHTS = np.stack(
         [part.attention().weights_BHTS[0].float().cpu().numpy() for part in trace.parts() if part.across]

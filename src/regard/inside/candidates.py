@@ -1,8 +1,8 @@
-"""Candidates: the model's candidates at each position, the likeliest first.
+"""Candidates: the most probable tokens or classes for each answer, the likeliest first.
 
-    p_i ∝ exp(logit_i / temperature)         cut off and scaled as in `decoding.sampling`, by the same function
+    p_i ∝ exp(logit_i / temperature)         truncated to top-k and top-p by the function that sampling uses
 
-Words that are never written, such as <pad>, are no candidates. At temperature 0 the likeliest is certain.
+Tokens that are never generated, such as <pad>, are excluded. At temperature 0 the likeliest has probability 1.
 
 Shapes: A answers · K candidates · W words or classes
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Of each answer. `notes` of the first two have the `words` and `tokens` at each rank: [A, K]."""
+    """For each answer. The `notes` of the first two arrays hold the `words` and `tokens` at each rank: [A, K]."""
 
-    logits: Named  # as the model gave them: [A, K]
-    probabilities: Named  # of being drawn with these settings; 0: cut off: [A, K]
-    rank: Named  # of the answer itself, 1 is the likeliest: [A]
-    said: Named  # its probability: [A]
+    logits: Named  # of the candidates, before the temperature: [A, K]
+    probabilities: Named  # of being sampled with these settings; 0 where truncated: [A, K]
+    rank: Named  # of the answer itself; 1 is the likeliest: [A]
+    said: Named  # the probability of the answer itself: [A]
 
 
 @torch.no_grad()
@@ -43,7 +43,7 @@ def candidates(
     subject = trace.subject
     logits_AW = subject.writable(trace.logits_AW)
     p_AW = _drawn_with(logits_AW, temperature, top_k, top_p)
-    if subject.independent:  # nothing is drawn of these: each is there or not
+    if subject.independent:  # nothing is sampled: each class has its own sigmoid
         p_AW = subject.log_p(logits_AW).exp()
     count = min(count, int(logits_AW.isfinite().sum(-1).max()))
     logits_AK, tokens_AK = logits_AW.sort(dim=-1, descending=True, stable=True)
@@ -53,7 +53,7 @@ def candidates(
 
     answers = ("answer", answer_names(trace))
     axes = [answers, ("rank", [str(rank + 1) for rank in range(count)])]
-    # Where fewer words can be written than elsewhere, the rest of the row is NaN.
+    # Where fewer tokens are possible than in other rows, the rest of the row is NaN.
     there_AK = logits_AK.isfinite()
     logits_AK = logits_AK.where(there_AK, torch.nan)
     p_AK = p_AW.gather(1, tokens_AK).where(there_AK, torch.nan)
@@ -77,20 +77,22 @@ def candidates(
 
 
 def _drawn_with(logits_AW: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:
-    """The probability of every word, in the order of the vocabulary: [A, W]."""
+    """The probability of every token under these settings, in the order of the vocabulary: [A, W]."""
     p_AX, tokens_AX = truncate(logits_AW, temperature, top_k, top_p) if temperature else truncate(logits_AW, 1.0, 1)
     return torch.zeros_like(logits_AW).scatter(1, tokens_AX, p_AX)
 
 
 def _check(count: int, temperature: float, top_k: int, top_p: float) -> None:
     if count < 1:
-        raise UsageError(f"{count} candidates cannot be shown.", "There is at least one.", "Use a count of 1 or more.")
+        raise UsageError(f"{count} candidates cannot be shown.", "At least one is needed.", "Use a count of 1 or more.")
     if not (temperature >= 0 and math.isfinite(temperature)):
         what = "is negative" if temperature < 0 else "is not finite"
         raise UsageError(
-            f"The temperature {temperature} {what}.", "It divides logits.", "Use 0 or more; 1 is as the model is."
+            f"The temperature {temperature} {what}.",
+            "Logits are divided by it.",
+            "Use 0 or more; 1 leaves the distribution unchanged.",
         )
     if top_k < 0:
-        raise UsageError(f"top_k = {top_k} is negative.", "It is a number of words; 0 is all.", "Use 0 or more.")
+        raise UsageError(f"top_k = {top_k} is negative.", "It is a number of words; 0 means all.", "Use 0 or more.")
     if not 0 < top_p <= 1:
-        raise UsageError(f"top_p = {top_p} is not a share.", "It is more than 0, and 1 for all.", "Use 1.0.")
+        raise UsageError(f"top_p = {top_p} is not a share.", "It is above 0 and at most 1; 1 means all.", "Use 1.0.")

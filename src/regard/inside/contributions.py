@@ -31,7 +31,7 @@ def contributions(trace: Trace, answer: int = -1, token: int | str | None = None
     subject = trace.subject
     if subject.readout is None:
         raise UsageError(
-            "The parts of this model cannot be told apart in its answer.",
+            "Contributions are not defined for this model.",
             "Its answer is not a linear map of the last layer's output.",
             "Choose another kind of run.",
         )

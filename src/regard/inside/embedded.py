@@ -1,4 +1,4 @@
-"""What the first block reads, as a sum: what stands there, where it stands, and constants.
+"""The input of the first block as a sum of three terms: content (token or patch), position, and constants.
 
 Shapes: B rows · T positions · D model width
 """
@@ -19,29 +19,29 @@ from regard.layers.patches import PatchEmbedding
 
 @dataclass(frozen=True)
 class Embedded:
-    """The first three sum to what the first block reads."""
+    """The first three tensors sum to the input of the first block."""
 
-    content_TD: Tensor  # the word or the patch; of tokens that stand for nothing, such as a class token, themselves
+    content_TD: Tensor  # the vector of the token or patch; a class token or register counts as content
     position_TD: Tensor
-    constant_TD: Tensor  # what a norm adds
-    given: Tensor  # what the embedding read: ids [T], an image [C, H, W], or vectors [T, D]
+    constant_TD: Tensor  # the bias of the norm, where there is one
+    given: Tensor  # the input of the embedding: ids [T], an image [C, H, W], or vectors [T, D]
     token_TD: Tensor  # content before the norm
     place_TD: Tensor  # position before the norm
-    norm: nn.Module  # of their sum
+    norm: nn.Module  # applied to the sum of the two
 
     @property
     def terms_XTD(self) -> Tensor:
-        """[3, T, D]; the last are the constants."""
+        """Content, position and constants: [3, T, D]."""
         return torch.stack([self.content_TD, self.position_TD, self.constant_TD])
 
     @property
     def without_content_TD(self) -> Tensor:
-        """The same place with nothing in it: what attributions compare with."""
+        """Position and constants alone: the baseline of attributions."""
         return self.position_TD + self.constant_TD
 
 
 def embedded(embed: Any, inputs: tuple[Any, ...], output_BTD: Tensor) -> Embedded:
-    """The sum that an embedding made of these inputs, of which it has one row."""
+    """The output of an embedding for these inputs (its first row), split into these terms."""
     x_TD = output_BTD[0]
     if isinstance(embed, Embedding):
         content_TD = embed.table(inputs[0])[0] * embed.scale
@@ -51,7 +51,7 @@ def embedded(embed: Any, inputs: tuple[Any, ...], output_BTD: Tensor) -> Embedde
         beside = [tokens for tokens in (embed.class_token_1D, embed.registers_ED) if tokens is not None]
         content_TD = torch.cat([*beside, patches_BTD[0]])
         sum_TD = torch.cat([*beside, embed.positioned(patches_BTD)[0]])
-    else:  # a step of its own: the norm of a Swin's patches, or its merging of them
+    else:  # the norm after a Swin's patch embedding, or its patch merging: not split further
         none_TD = torch.zeros_like(x_TD)
         normed = isinstance(embed, nn.LayerNorm | RMSNorm)
         token_TD, norm = (inputs[0][0], embed) if normed else (x_TD, nn.Identity())

@@ -64,7 +64,7 @@ def faithfulness(
 ) -> Faithfulness:
     """`scores`: of each stack, [T]; the curves are of the probability of the answer, or of another token there."""
     if orders < 1:
-        raise UsageError("There are no random orders.", "An area means nothing without them.", "Take at least one.")
+        raise UsageError("At least one random order is needed as a baseline.", f"orders is {orders}.", "Use 1 or more.")
     answer = trace.subject.place(answer)
     token = trace.token(token, answer)
     units = seen_by(trace, answer, scores)

@@ -170,8 +170,10 @@ def _stack(trace: Trace, name: str) -> str:
 def _part(trace: Trace, name: str, stack: str) -> PartTrace:
     mixing = {part.name: part for part in trace.parts() if part.context is not None}
     if name not in mixing:
-        why = "No part that looks at other positions has this name."
-        raise UsageError(f"There is no influence in '{name}'.", why, did_you_mean(name, list(mixing)))
+        why = "No part that mixes positions has this name."
+        raise UsageError(f"Influence is not defined for '{name}'.", why, did_you_mean(name, list(mixing)))
     if stack:
-        raise UsageError("A part and a stack are given.", "Influence is of one of them.", f"Leave '{stack}' out.")
+        raise UsageError(
+            "Both a part and a stack are given.", "Influence is computed for one of them.", f"Leave '{stack}' out."
+        )
     return mixing[name]

@@ -105,7 +105,7 @@ def _hyena(part: PartTrace) -> Hyena:
     if not isinstance(part.module, Hyena):
         raise UsageError(
             f"'{part.name}' is not a Hyena layer.",
-            "Only a layer of long convolutions is such a matrix.",
+            "Only a layer of long convolutions can be written as such a matrix.",
             'Choose a run with model.mixer = "hyena".',
         )
     return part.module

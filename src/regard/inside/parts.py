@@ -1,4 +1,4 @@
-"""What was noted of each part of a model while it ran: of its mixers, layers and stacks.
+"""Activations recorded during one forward pass: of each part (mixer, cross-attention, feed-forward), layer and stack.
 
 Shapes: H heads · T positions · L layers · D model width · V value width of a head · X all heads together
 """
@@ -20,15 +20,15 @@ from regard.layers.context import Context
 
 @dataclass(frozen=True, repr=False)
 class PartTrace:
-    """A mixer, a cross-attention or a feed-forward in a block."""
+    """One part of a block: a mixer, a cross-attention or a feed-forward."""
 
     name: str  # its site: "decoder.0.cross"
     module: Any
-    read_TD: Tensor  # after the norm, where that comes first
-    wrote_TD: Tensor  # what it adds to the residual stream
-    context: Context | None  # who may look at whom; None: it does not look
-    joined_TX: Tensor | None  # its heads side by side, before W_out
-    scale_D: Tensor | None  # what it wrote is scaled by (layer scale)
+    read_TD: Tensor  # its input; with pre-norm, after the norm
+    wrote_TD: Tensor  # its output, which is added to the residual stream
+    context: Context | None  # which positions may attend to which; None: it is not an attention
+    joined_TX: Tensor | None  # the concatenated outputs of its heads, before W_out
+    scale_D: Tensor | None  # the layer scale of its output
 
     def __repr__(self) -> str:
         heads = f", {self.heads} heads" if self.heads else ""
@@ -36,7 +36,7 @@ class PartTrace:
 
     @property
     def title(self) -> str:
-        """What a person calls it: "self-attention", "cross-attention", "feed-forward", "Hyena"."""
+        """Its name in pictures and on the page: "self-attention", "cross-attention", "feed-forward", "Hyena"."""
         part = self.name.rpartition(".")[2]
         titles = {"cross": "cross-attention", "feedforward": "feed-forward"}
         return titles.get(part) or getattr(self.module, "title", "") or type(self.module).__name__
@@ -48,7 +48,7 @@ class PartTrace:
 
     @property
     def across(self) -> bool:
-        """Whether it looks at the stack before its own. Of a Bahdanau decoder, the mixer itself does."""
+        """Whether it attends to the previous stack. In a Bahdanau decoder, the mixer itself does."""
         return self.looks and bool(getattr(self.module, "cross", hasattr(self.module, "alignment")) or self._additive)
 
     @property
@@ -57,19 +57,19 @@ class PartTrace:
 
     @torch.no_grad()
     def attention(self) -> AttentionTrace:
-        """The formula written out: computed when it is asked for, since it grows with the square of the length."""
+        """Scores and weights from the formula; on request only, as they grow with the square of the length."""
         assert self.context is not None
         traced: AttentionTrace = self.module.trace(self.read_TD[None], self.context)
         return traced
 
     @property
     def heads(self) -> int:
-        """0: it has none."""
+        """The number of heads; 0 for a part without heads."""
         return int(getattr(self.module, "heads", 0))
 
     @torch.no_grad()
     def heads_HTD(self) -> Tensor:
-        """What each head adds to the residual stream. With `bias_D` these sum to what the part wrote."""
+        """What each head adds to the residual stream: [H, T, D]. Together with `bias_D` they sum to `wrote_TD`."""
         assert self.joined_TX is not None
         heads_HTV = self.joined_TX.unflatten(-1, (self.heads, -1)).transpose(0, 1)
         weight_HVD = self.module.to_out.weight.T.unflatten(0, (self.heads, -1))
@@ -78,14 +78,14 @@ class PartTrace:
 
     @property
     def bias_D(self) -> Tensor | None:
-        """Of W_out: what is written whatever the heads do."""
+        """The bias of W_out, which does not depend on the heads."""
         bias = self.module.to_out.bias
         return bias if bias is None or self.scale_D is None else bias * self.scale_D
 
 
 @dataclass(frozen=True, repr=False)
 class LayerTrace:
-    """A block: what it was given, what its parts added, and what it made of it."""
+    """A block: its input, its parts, and its output."""
 
     name: str  # its site: "decoder.0"
     block: Block
@@ -130,7 +130,7 @@ class StackTrace:
 
     @property
     def causal(self) -> bool:
-        """Whether positions see only what comes before them."""
+        """Whether each position sees only itself and earlier ones."""
         return any(part.context is not None and part.context.causal for part in self.layers[0].parts)
 
     @property

@@ -163,7 +163,7 @@ def _compared(
     if tokens[0] == tokens[1]:
         raise UsageError(
             f"Both inputs have the same answer, '{corrupted.name_of(tokens[0])}'.",
-            "The effect is that on the difference between two answers.",
+            "The effect is measured on the difference between two answers.",
             "Choose another input or answer, or name the two tokens to compare.",
         )
     return answer, tokens
@@ -173,7 +173,7 @@ def _must_match(corrupted: Subject, clean: Subject) -> None:
     if corrupted.model is not clean.model:
         raise UsageError(
             "The traces come from two models.",
-            "Activations of one mean nothing to the other.",
+            "Activations of one are meaningless in the other.",
             "Take both traces from the same loaded run.",
         )
     for ours, theirs in zip(corrupted.stacks, clean.stacks, strict=True):

@@ -43,7 +43,7 @@ def written(
     if not writes(subject):
         raise UsageError(
             "Nothing can be regenerated here.",
-            "The output is not a text that is written token by token.",
+            "The output is not text generated token by token.",
             "Use a translator, a summariser or a language model.",
         )
     assert subject.tokens is not None and subject.with_tokens is not None

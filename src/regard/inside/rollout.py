@@ -135,9 +135,9 @@ def _mixers(stack: StackTrace) -> list[PartTrace]:
     mixers = [part for layer in stack.layers if (part := layer.part("mixer")) is not None]
     if any(not part.looks or part.across for part in mixers):
         raise UsageError(
-            f"There is no rollout of the {stack.name}.",
-            "It mixes positions without attention to itself: there are no weights to multiply.",
-            "Use the influence of positions instead, which every mixer has.",
+            f"Rollout is not defined for the {stack.name}.",
+            "It mixes positions without self-attention: there are no weights to multiply.",
+            "Use the influence of positions instead, which is defined for every mixer.",
         )
     return mixers
 
@@ -171,7 +171,7 @@ def everywhere(stack: Stack) -> Tensor:
 def _on_grid(weights: Tensor, reading_T: Tensor, stack: Stack) -> Tensor:
     """From where it is read to the patches, as a grid: [..., R, S]."""
     if stack.grid is None:
-        raise UsageError("There are no maps of this input.", "It is not an image.", "Ask for the rollout itself.")
+        raise UsageError("There are no maps for this input.", "It is not an image.", "Use the rollout itself.")
     seen = (reading_T.to(weights) @ weights)[..., stack.before :]
     rest = stack.grid[0] * stack.grid[1] - seen.shape[-1]  # the last pixel is never read, so nothing looks at it
     return F.pad(seen, (0, rest)).unflatten(-1, stack.grid)

@@ -1,4 +1,4 @@
-"""Subject: what is looked at. A model, one input of it, and what it said about that.
+"""Subject: what is inspected. A model, one input, and its output for that input.
 
 A task makes one (`task.subject("A sentence.")`). All else asks it, and so holds for every task: a subject knows the
 stacks of blocks that its input passes, where in the last of them answers are read, and how.
@@ -45,12 +45,12 @@ class Stack:
 
 @dataclass(frozen=True)
 class Answer:
-    """One thing that the model said, or would have to say."""
+    """One output of the model: a token it generated, a token of the text that it has to predict, or a class."""
 
     position: int | None  # of the last stack, where it is read; None: from all of it
     token: int
     label: str
-    given: bool = False  # it was not the model that said this: it stands in the text
+    given: bool = False  # the token stands in the input text; the model did not generate it
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class Subject:
     stacks: list[Stack]
     answers: list[Answer]
     forward: Callable[[int], Tensor]  # the logits of all answers, for so many equal rows: [B, A, W]
-    readout: Readout | None  # how they are read from the last stack; None: in a way of its own
-    name_of: Callable[[int], str]  # of a word or class
+    readout: Readout | None  # how logits are computed from the last stack; None: not by a linear map
+    name_of: Callable[[int], str]  # the name of a token or class
     given: str = ""  # the input, in words
     said: str = ""  # the output, in words
-    never: Sequence[int] = ()  # words that are never written
-    never_at: Sequence[Sequence[int]] = ()  # for each answer, words that are not written there either
-    all_share: bool = False  # words that are never written have a share in the softmax, as in the beam search
-    independent: bool = False  # each class is there or not, by a sigmoid of its own; else they share a softmax
+    never: Sequence[int] = ()  # tokens that are never generated
+    never_at: Sequence[Sequence[int]] = ()  # for each answer, further tokens that cannot be generated there
+    all_share: bool = False  # tokens that are never generated have a share in the softmax, as in the beam search
+    independent: bool = False  # each class has its own sigmoid; otherwise all share a softmax
     picture_HWC: NDArray[np.uint8] | None = None  # the input, where it is an image
     box: tuple[float, ...] | None = None  # left, top, right and bottom in it, where the answer is about a box
     tokens: list[list[int]] | None = None  # the ids at the positions of each stack, where they are words
-    # The same with other words, of which the model has written the last so many; none, unless it is said.
+    # The same with other tokens, of which the model has generated the last so many; none, unless it is said.
     with_tokens: Callable[..., Subject] | None = None
-    # The same with these as its first answers, and then what the model writes; of a language model, so many tokens.
+    # A subject whose output begins with these tokens, continued by the model; a language model adds so many tokens.
     begun: Callable[[list[int], int], Subject] | None = None
     aligner: Aligner | None = None  # what words can be aligned by
 
@@ -82,12 +82,12 @@ class Subject:
 
     @torch.no_grad()
     def logits(self, rows: int = 1) -> Tensor:
-        """What the model says, in float32: [B, A, W]."""
+        """The logits of all answers, in float32: [B, A, W]."""
         with plainly(self.model):
             return self.forward(rows).float()
 
     def logits_with_gradient(self, rows: int = 1) -> Tensor:
-        """The same, to be differentiated by what is put in its way: [B, A, W]."""
+        """The same with a graph for gradients with respect to whatever hooks insert: [B, A, W]."""
         # cuDNN has a gradient of recurrence in training only.
         with torch.enable_grad(), plainly(self.model), torch.backends.cudnn.flags(enabled=False):
             return self.forward(rows).float()

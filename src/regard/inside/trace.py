@@ -93,8 +93,8 @@ class Trace:
         found = self._token(token)
         if found in self.subject.never_of(answer):
             raise UsageError(
-                f"{self.subject.name_of(found)} cannot be generated here.",
-                "It is never generated at this position.",
+                f"{self.subject.name_of(found)} cannot be generated at this position.",
+                "It is never generated there.",
                 "Choose another token.",
             )
         return found

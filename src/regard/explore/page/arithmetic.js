@@ -26,7 +26,7 @@ export function arithmeticPanel(page, { described, opened }) {
     if (mine !== turn) return;
     const before = path.at(-1);
     const button = before
-      ? h("button", { type: "button", onclick: () => follow(path.pop(), true) }, "Back to the number before")
+      ? h("button", { type: "button", onclick: () => follow(path.pop(), true) }, "Back")
       : null;
     body.replaceChildren(...content, ...(button ? [button] : []));
     panel.dataset.cell = JSON.stringify(cell);
@@ -56,7 +56,7 @@ export async function arithmeticOf(page, [name, head, row, column], most = null)
   } catch (missing) {
     const told = await computed(page, name, head, row, column, most ?? MOST);
     if (told) return told;
-    throw Object.assign(missing, { why: "Its terms are weights of the model, which the file does not have." });
+    throw Object.assign(missing, { why: "Its terms are weights of the model, which the file does not include." });
   }
 }
 
@@ -150,7 +150,7 @@ async function computed(page, name, head, row, column, most) {
     line.value = line.sum / Math.sqrt(width);
     line.numbers = `${number(line.sum, 4)} / √${width}`;
     if (Number.isFinite(score)) return { cell: line.value, lines: [line], note: "" };
-    const note = "The mask hides it: its score is set to −∞, its weight is 0.";
+    const note = "It is masked: its score is set to −∞, so its weight is 0.";
     return { cell: null, lines: [line, only("s", "−∞", null)], note };
   }
   if (what === "weights" && part) {

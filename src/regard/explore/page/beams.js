@@ -17,7 +17,7 @@ export function beamTree(page, tree, all) {
     if (node.parent !== null) nodes[node.parent].children.push(node);
   }
   const shown = all ? new Set(nodes) : drawnOf(nodes);
-  const reading = h("p", { class: "reading", role: "status" }, "Point at a hypothesis to read it in full.");
+  const reading = h("p", { class: "reading", role: "status" }, "Hover over a hypothesis to read it in full.");
   return [
     h(
       "div",
@@ -138,7 +138,7 @@ function finished(nodes) {
     "Finished hypotheses by score",
     ["text", "tokens", "ln p", "score", "fate"],
     ended.map((node) => [
-      node.text.replace(/<end>$/, "").trim() || "nothing",
+      node.text.replace(/<end>$/, "").trim() || "(empty)",
       String(node.step),
       node.total,
       node.score,

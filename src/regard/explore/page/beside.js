@@ -47,7 +47,7 @@ export function textsBeside(names, before, after, { onward = false, marked = nul
           const token = h(tag, { class: kinds.filter(Boolean).join(" "), title: forced ? "forced" : null }, visible(word));
           return forced ? [h("span", { class: "forced-mark" }, "forced ▸"), token] : token;
         }),
-        words.length ? null : h("span", { class: "quiet" }, "nothing"),
+        words.length ? null : h("span", { class: "quiet" }, "(empty)"),
       ),
     );
   return h("div", { class: "texts-beside", dataset: { changes } }, line(before, 0), line(after, 1));
@@ -62,7 +62,7 @@ export async function writtenAnew(page, options) {
     "div",
     {},
     h("h2", {}, "Regenerated"),
-    textsBeside(["as it is", "changed"], before.words, after.words, { onward }),
+    textsBeside(["original", "changed"], before.words, after.words, { onward }),
     note(`The likeliest token at every step, at most ${most}.`),
   );
 }

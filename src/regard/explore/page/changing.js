@@ -38,8 +38,8 @@ export async function changing(page) {
       ? h(
           "div",
           { class: "controls" },
-          button("As it was", () => page.state.set({ changed: undefined })),
-          button("Look at this input", () =>
+          button("Reset", () => page.state.set({ changed: undefined })),
+          button("Open as new input", () =>
             page.state.set({ input: { ...page.input, tokens: changed }, changed: undefined }),
           ),
         )
@@ -81,7 +81,7 @@ function editor(page, tokens, pieces, { index, position }) {
     page.state.set({ changed: other });
   };
   const swap = (step) => put((ids) => ([ids[position], ids[position + step]] = [ids[position + step], ids[position]]));
-  const found = h("div", { class: "line suggestions", role: "group", "aria-label": "Tokens that begin like this" });
+  const found = h("div", { class: "line suggestions", role: "group", "aria-label": "Tokens that start with this" });
   const typed = { type: "text", id: "another", spellcheck: "false", autocomplete: "off", size: 16 };
   const field = h("input", { ...typed, oninput: suggest, onkeydown: taken });
   const label = h("label", { for: "another" }, `in place of ${visible(pieces[index][position])}`);
@@ -98,10 +98,10 @@ function editor(page, tokens, pieces, { index, position }) {
       const choose = () => put((all) => (all[position] = ids[i]));
       return button(inside ? `…${visible(word)}` : visible(word), choose, { class: "token" });
     });
-    const nothing = h("span", { class: "quiet" }, "No token begins like this.");
+    const nothing = h("span", { class: "quiet" }, "No token starts with this.");
     found.replaceChildren(...(buttons.length ? buttons : [nothing]));
     if (buttons.length) roving(found);
-    page.say(`${buttons.length} tokens begin like this.`);
+    page.say(`${buttons.length} tokens start with this.`);
   }
 
   // Enter takes the token that was typed; where there is none, it goes to the first that begins so.

@@ -130,6 +130,6 @@ function said(page) {
           { class: "exact", title: "Every attention was recomputed step by step from its formula." },
           `These are the model's own numbers: logits recomputed from the formulas differ by at most ${exact}.`,
         )
-      : h("span", { class: "exact" }, "These are the model's own numbers, recorded while it ran; it has no attention, so nothing is recomputed."),
+      : h("span", { class: "exact" }, "These are the model's own numbers, recorded during the forward pass; it has no attention, so nothing is recomputed."),
   );
 }

@@ -58,7 +58,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   };
   const described = (row, column) =>
     `${named(rows, row, fromDown, stepDown)} → ${named(columns, column, fromAcross, stepAcross)}: ` +
-    `${number(matrix.values[row * width + column], 4)}${stepDown * stepAcross > 1 ? ", the largest there" : ""}`;
+    `${number(matrix.values[row * width + column], 4)}${stepDown * stepAcross > 1 ? ", the maximum of this block" : ""}`;
 
   function point(row, column, spoken = false) {
     at = [row, column];
@@ -179,7 +179,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   return figure;
 
   function strongest() {
-    const details = h("details", { class: "numbers" }, h("summary", {}, `The ${STRONGEST} largest of: ${label}`));
+    const details = h("details", { class: "numbers" }, h("summary", {}, `The ${STRONGEST} largest values: ${label}`));
     details.addEventListener("toggle", () => {
       if (!details.open || details.childElementCount > 1) return;
       const order = [...matrix.values.keys()].filter((i) => Number.isFinite(matrix.values[i]));

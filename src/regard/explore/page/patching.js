@@ -1,4 +1,4 @@
-// Patching: what of a second input, put into this one, leads to the second one's answer.
+// Patching: which activations of a second input, put into this one, restore the answer of the second.
 
 import { choice, h, note, number, percent, problem, submittedByEnter, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
@@ -6,8 +6,8 @@ import { partName } from "regard/names.js";
 
 const WHAT = [
   ["residual", "the residual stream, after each layer"],
-  ["parts", "what each part adds"],
-  ["heads", "what each head gathers"],
+  ["parts", "the output of each part"],
+  ["heads", "the output of each head"],
 ];
 
 export async function patching(page) {
@@ -19,9 +19,9 @@ export async function patching(page) {
     "div",
     {},
     note(
-      "A second input with the same number of tokens. Each cell is one activation of that input, patched into the pass ",
-      "over this one: 1 means that it alone restores the second input's answer, 0 that nothing changes. ",
-      page.look.stacks.length > 1 && page.look.can.change ? "Both inputs are read with this output." : "",
+      "A second input with the same number of tokens. Each cell is one activation of that input, patched into the forward pass ",
+      "on this one: 1 means that it alone restores the second input's answer, 0 that nothing changes. ",
+      page.look.stacks.length > 1 && page.look.can.change ? "Both inputs use this output." : "",
     ),
     form(page, second),
     h("div", { class: "controls" }, choice("patched", WHAT, what, (value) => page.state.set({ patch: value }))),
@@ -111,7 +111,7 @@ function maps(page, effect, what) {
     h("strong", {}, theirs),
     " (second input) against ",
     h("strong", {}, ours),
-    ` (this one). Their difference of logits: ${number(effect.clean)} there, ${number(effect.corrupted)} here.`,
+    ` (this one). Logit difference: ${number(effect.clean)} on the second input, ${number(effect.corrupted)} on this one.`,
   );
   return [compared, h("div", { class: "side-by-side" }, drawn), said];
 }

@@ -1,4 +1,4 @@
-// How a model is told positions: what is added to their vectors, or by which angles queries and keys are turned.
+// Positional encodings: what is added to the vectors, or the angles by which queries and keys are rotated.
 
 import { largest, matrixOf } from "regard/arrays.js";
 import { h, problem } from "regard/dom.js";
@@ -34,7 +34,7 @@ function added(page, stack, matrix) {
     h("p", { class: "note" }, `The vector added at each position${stack.name === tokensName(stack.name) ? ` of the ${stack.name}` : ""}: ${rows} positions × ${columns} channels.`),
     heatmap(page, {
       matrix,
-      label: `Position encodings, ${tokensName(stack.name)}`,
+      label: `Positional encodings, ${tokensName(stack.name)}`,
       rows: { labels: stack.pieces, stack: stack.name, axis: "position", plain: Boolean(stack.grid) },
       columns: { labels: Array.from({ length: columns }, (_, i) => String(i + 1)), axis: "channel", plain: true },
       scale: "signed",
@@ -46,14 +46,14 @@ function added(page, stack, matrix) {
 async function rotated(page) {
   const stack = page.look.stacks[0];
   const found = await page.ask("rotations", { stack: stack.name });
-  if (!found) return h("p", {}, "No position is added or rotated in; only the mixer can tell positions apart.");
+  if (!found) return h("p", {}, "No positional encoding: only the mixer distinguishes positions.");
   return h(
     "div",
     {},
     h(
       "p",
       { class: "note" },
-      "Nothing is added. In every attention, each pair of numbers of a query or key is rotated by an angle that grows with the position, fast for the first pairs and slowly for the last; so q · k depends on the distance alone. Shown: the cosine of that angle.",
+      "Nothing is added to the vectors. In every attention, each pair of numbers of a query or key is rotated by an angle that grows with the position, fast for the first pairs and slowly for the last, so that positions enter q · k only through their distance. Shown: the cosine of that angle.",
     ),
     heatmap(page, {
       matrix: matrixOf(found),

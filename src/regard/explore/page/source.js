@@ -87,8 +87,8 @@ export class Served extends Cached {
       response = await fetch(address, options);
     } catch {
       throw new Problem({
-        what: "The page has lost its server.",
-        why: "The command that opened it has ended.",
+        what: "The server is not responding.",
+        why: "The command that started it may have ended.",
         fix: "Start `regard explore` again.",
       });
     }
@@ -97,7 +97,7 @@ export class Served extends Cached {
     try {
       content = await response.json();
     } catch {
-      content = { what: "The server refused.", why: `It answered ${response.status}.`, fix: "Load the page again." };
+      content = { what: "The server refused the request.", why: `It answered ${response.status}.`, fix: "Load the page again." };
     }
     throw new Problem(content);
   }

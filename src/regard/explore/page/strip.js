@@ -123,7 +123,7 @@ function clear(canvas, count, across) {
 }
 
 function all(label, values) {
-  const details = h("details", { class: "numbers" }, h("summary", {}, `All numbers of: ${label}`));
+  const details = h("details", { class: "numbers" }, h("summary", {}, `All numbers: ${label}`));
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
     details.append(table(label, ["number", "value"], Array.from(values, (value, i) => [String(i + 1), number(value, 4)])));

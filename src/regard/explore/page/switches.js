@@ -83,7 +83,7 @@ export function switches(page, off, changed) {
 
   function positions(stack) {
     const name = `Positions of ${stack.name}`;
-    if (stack.pieces.length > MOST_POSITIONS) return h("p", { class: "quiet" }, `${name}: too many for buttons.`);
+    if (stack.pieces.length > MOST_POSITIONS) return h("p", { class: "quiet" }, `${name}: too many to show as buttons.`);
     const buttons = stack.pieces.map((piece, position) => {
       const label = `${stack.name}, position ${position + 1}, ${visible(piece)}`;
       const kind = { class: stack.grid ? "switch patch" : "switch token" };

@@ -13,10 +13,10 @@ export const id = "attribution";
 export const title = "Attribution";
 
 const METHODS = [
-  ["integrated-gradients", "integrated gradients", "the gradient of the logit, averaged on the way from an empty input to this one, times the difference. Over all positions it sums to the change of the logit."],
-  ["gradient-input", "gradient × input", "the gradient of the logit at this input, times the difference from an empty one: a straight line through one point."],
-  ["occlusion", "occlusion", "how much the log-probability of the answer falls when a position is emptied alone."],
-  ["rollout", "attention rollout", "how much of each position is in what the answer is read from, when attention (half) and residual stream (half) are followed through all layers."],
+  ["integrated-gradients", "integrated gradients", "the gradient of the logit, averaged along the path from an empty input to this one, times the difference. Over all positions it sums to the change of the logit."],
+  ["gradient-input", "gradient × input", "the gradient of the logit at this input, times the difference from an empty one: a linear approximation at one point."],
+  ["occlusion", "occlusion", "the drop in the log-probability of the answer when this position alone is emptied."],
+  ["rollout", "attention rollout", "the share of each position in the vector the answer is read from, with attention (½) and the residual stream (½) traced through all layers."],
 ];
 
 export function fits(page) {
@@ -31,7 +31,7 @@ export async function show(page) {
   return h(
     "section",
     { class: "attribution" },
-    h("p", { class: "note" }, `How much each position speaks for an answer, by ${method[1]}: ${method[2]}`),
+    h("p", { class: "note" }, `Contribution of each input position to the chosen answer (${method[1]}): ${method[2]}`),
     h(
       "div",
       { class: "controls" },
@@ -102,7 +102,7 @@ function completeness(found) {
   return h(
     "p",
     { class: "completeness" },
-    `Sum of all positions ${number(found.sum)} · f(x) − f(nothing) = ${number(found.f_x)} − ${found.f_baseline < 0 ? `(${number(found.f_baseline)})` : number(found.f_baseline)} = ${number(found.difference)} · completeness error ${percent(found.error)}`,
+    `Sum over all positions ${number(found.sum)} · f(input) − f(baseline) = ${number(found.f_x)} − ${found.f_baseline < 0 ? `(${number(found.f_baseline)})` : number(found.f_baseline)} = ${number(found.difference)} · completeness error ${percent(found.error)}`,
     found.nodes ? ` with ${found.nodes} nodes` : "",
   );
 }

@@ -163,7 +163,7 @@ async function attention(page, a, b) {
 }
 
 function reasonForNone(parts, others) {
-  if (!parts.length || !others.length) return "There is nothing to compare: one of the two has no attention.";
+  if (!parts.length || !others.length) return "There is nothing to compare: one of the two models has no attention.";
   const names = [parts, others].map((all) => [...new Set(all.map((part) => part.stack.name))].join(", "));
   return `There is nothing to compare: the two models have different stacks (A: ${names[0]}; B: ${names[1]}).`;
 }
@@ -172,7 +172,7 @@ function whyNoDifference(part, other, one, two) {
   if (!samePieces(part.stack, other.stack) || !samePieces(part.keys, other.keys)) {
     return "There is no difference map: the tokens differ, so the cells of the two maps do not correspond.";
   }
-  return one.head.shape.join() === two.head.shape.join() ? "" : "There is no difference map: the two have different sizes.";
+  return one.head.shape.join() === two.head.shape.join() ? "" : "There is no difference map: the two maps have different sizes.";
 }
 
 function difference(page, part, [one, two], head) {

@@ -14,10 +14,10 @@ const MANY = 48; // positions looked at
 // What a score says, and how it is measured.
 const SCORES = {
   importance: ["importance", "how much less likely the answers are without the head: mean of ln p(answer) − ln p(answer | head off)"],
-  entropy: ["entropy", "−Σ a ln a over the keys, divided by ln of their number: 0 looks at one, 1 at all alike"],
+  entropy: ["entropy", "−Σ a ln a over the keys, divided by ln of their number (0: attends to one key; 1: attends uniformly)"],
   previous: ["previous token", "mean weight from a position to the one before it"],
-  induction: ["induction", "random tokens, repeated once: mean weight to what followed the same token the first time"],
-  copying: ["copying", "share of tokens whose own logit the head raises most when it looks at them"],
+  induction: ["induction", "random tokens, repeated once: mean weight to the token that followed the first occurrence of the same token"],
+  copying: ["copying", "share of tokens whose own logit the head raises most when it attends to them"],
   first: ["first token", "mean weight to the first position"],
   self: ["itself", "mean weight from a position to itself"],
 };
@@ -51,7 +51,7 @@ export async function show(page) {
       choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
         page.state.set({ sort: value || undefined }),
       ),
-      choice("colours up to", [["unit", "1"], ["positive", "the largest of a head"]], scale, (value) => page.state.set({ colours: value })),
+      choice("colours up to", [["unit", "1"], ["positive", "the maximum of each head"]], scale, (value) => page.state.set({ colours: value })),
     ),
     sort ? h("p", { class: "note" }, `${SCORES[sort][0]}: ${SCORES[sort][1]}.`) : null,
     h("div", { class: "side-by-side" }, grid, large),
@@ -95,7 +95,7 @@ async function thumbnails(page, parts, chosen, head, sort, scale) {
     );
     return h("div", { class: "thumbnails", role: "group", "aria-label": "All heads; a row for each layer" }, rows);
   }
-  if (heads.every(({ score }) => score === null)) return h("p", { class: "note" }, "This score makes no sense for these heads.");
+  if (heads.every(({ score }) => score === null)) return h("p", { class: "note" }, "This score is not defined for these heads.");
   heads.sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
   const label = `All heads by ${SCORES[sort][0]}, the highest first`;
   return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map((each) => each.element));
@@ -125,7 +125,7 @@ function headButton(page, part, index, drawn, pressed, sort, score) {
 
 // Every score of every head, computed when it is opened: importance needs a pass of the model for each head.
 function allScores(page) {
-  const details = h("details", { class: "numbers" }, h("summary", {}, "What every head does, in numbers"));
+  const details = h("details", { class: "numbers" }, h("summary", {}, "Scores of all heads"));
   details.addEventListener("toggle", async () => {
     if (!details.open || details.childElementCount > 1) return;
     try {
@@ -150,7 +150,7 @@ async function oneHead(page, part, head, scale) {
     "div",
     { class: "large" },
     h("h2", {}, label),
-    window ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "All of it") : null,
+    window ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "Show the full map") : null,
     await map(page, part, head, window, label, scale),
   );
 }

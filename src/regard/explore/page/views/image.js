@@ -32,7 +32,7 @@ export async function show(page) {
     h(
       "p",
       { class: "note" },
-      "Where in the image the answer comes from. Point at a cell of the grid to read its number, or use the arrow keys.",
+      "Which parts of the image the answer depends on. Hover over a cell of the grid, or use the arrow keys, to read its number.",
     ),
     h("div", { class: "controls" }, opacity(page, () => section)),
     answers.length > 1 ? asked(page, answers, answer) : null,
@@ -107,7 +107,7 @@ function plain(page, about, part) {
       chosen: ofPixels(stack) ? Math.min(page.state.get("answer") ?? Infinity, page.look.answers.length - 1) : null,
       pick: ofPixels(stack) ? (cell) => page.state.set({ answer: cell }) : null,
     }),
-    about.box ? h("p", { class: "quiet" }, `The frame: ${page.look.said}.`) : null,
+    about.box ? h("p", { class: "quiet" }, `Box: ${page.look.said}.`) : null,
     about.mask ? classes(about.mask.classes) : null,
   );
 }
@@ -142,7 +142,7 @@ async function rollout(page, answer) {
     const [name, { values }] = Object.entries(found.stacks)[0];
     const stack = page.stack(name);
     if (!stack.grid) return {}; // it follows one sequence: the words of a caption, not its picture
-    const figure = overlaid(page, stack, values, "Attention rollout", "unit", `Seen from ${found.read_from}; left out: ${found.left_out}.`);
+    const figure = overlaid(page, stack, values, "Attention rollout", "unit", `Readout: ${found.read_from}; left out: ${found.left_out}.`);
     return { figure, faithful: faithful(found, "Is the rollout faithful?") };
   } catch (error) {
     return { figure: problem(error) };
@@ -152,11 +152,11 @@ async function rollout(page, answer) {
 async function occlusion(page, answer) {
   const stack = page.look.stacks.find((each) => each.grid);
   if (page.live && stack.pieces.length > QUICK && !page.state.get("occlusion")) {
-    return h("button", { type: "button", onclick: () => page.state.set({ occlusion: true }) }, `Empty each of ${stack.pieces.length} positions`);
+    return h("button", { type: "button", onclick: () => page.state.set({ occlusion: true }) }, `Compute occlusion (${stack.pieces.length} forward passes)`);
   }
   try {
     const { values } = (await page.ask("attribution", { method: "occlusion", answer })).stacks[stack.name];
-    return overlaid(page, stack, values, "Occlusion", "signed", "How much ln p of the answer falls when a cell is emptied alone (nats).");
+    return overlaid(page, stack, values, "Occlusion", "signed", "Drop in ln p of the answer when this cell alone is emptied (nats).");
   } catch (error) {
     return problem(error);
   }
@@ -228,9 +228,9 @@ async function heads(page, about, parts, part, answer) {
     h(
       "p",
       {},
-      `Seen from ${found.from}. `,
-      found.fixed ? null : `Click a ${ofPixels(stack) ? "pixel" : "patch"} to look from there. `,
-      found.back ? h("button", { type: "button", onclick: () => page.state.set({ position: null }) }, "Look from where the answer is read") : null,
+      `Attention from ${found.from}. `,
+      found.fixed ? null : `Click a ${ofPixels(stack) ? "pixel" : "patch"} to show attention from there. `,
+      found.back ? h("button", { type: "button", onclick: () => page.state.set({ position: null }) }, "Show from the readout position") : null,
     ),
     h(
       "div",
@@ -318,7 +318,7 @@ async function continuation(page, parts, { picture: address, rows }) {
     const { rows: found } = await rowOf(page, part, cell, input);
     const values = onGrid(stack, found[head]).map((value, at) => (at < cell ? value : NaN));
     const best = values.reduce((most, value, at) => (value > (values[most] ?? -1) ? at : most), 0);
-    const looks = cell ? `, looks most at ${placeOf(stack, best)}: ${number(values[best])}` : "";
+    const looks = cell ? `, highest weight at ${placeOf(stack, best)}: ${number(values[best])}` : "";
     return { values, said: `${probability}${looks}` };
   };
   const log = answers.slice(rows * width).reduce((sum, { probability }) => sum + Math.log(probability), 0);
@@ -328,7 +328,7 @@ async function continuation(page, parts, { picture: address, rows }) {
     h(
       "p",
       { class: "note" },
-      `The upper ${rows} of ${height} rows are given; the rest is the model's, pixel by pixel (ln p = ${number(log, 1)} in all). Point at a pixel to see what head ${head + 1} of ${part ? nameOf(part) : "no layer"} looked at when it was predicted.`,
+      `The upper ${rows} of ${height} rows are given; the rest is generated pixel by pixel (ln p = ${number(log, 1)} in all). ${part ? `Hover over a pixel to see the attention of head ${head + 1}, ${nameOf(part)}, when it was predicted.` : ""}`,
     ),
     h(
       "div",

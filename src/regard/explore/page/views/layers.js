@@ -128,11 +128,11 @@ async function contributions(page) {
   const answer = chosenAnswer(page);
   const token = page.state.get("token") ?? undefined;
   const heading = [
-    h("h2", {}, "What each part added"),
+    h("h2", {}, "Direct logit attribution"),
     h(
       "p",
       { class: "note" },
-      "The residual stream is a sum of what the parts wrote; its dot product with the output vector of a word splits that word's logit exactly (direct logit attribution).",
+      "The residual stream is the sum of the outputs of all parts, so its dot product with the output vector of a word splits that word's logit exactly.",
     ),
     h("div", { class: "controls" }, answerPicker(page, answer), page.live ? otherToken(page) : null),
   ];
@@ -156,7 +156,7 @@ async function contributions(page) {
       "div",
       { class: "controls" },
       choice("split into", [["layers", "layers"], ["parts", "parts"], ["heads", "heads"]], split, (value) => page.state.set({ split: value })),
-      choice("in the order of", [["layer", "layers"], ["size", "size"]], order, (value) => page.state.set({ order: value })),
+      choice("sort by", [["layer", "layer"], ["size", "size"]], order, (value) => page.state.set({ order: value })),
     ),
     h(
       "p",
@@ -194,8 +194,8 @@ function otherToken(page) {
   const set = (token) => page.state.set({ token });
   const chosen = page.state.get("token") !== undefined;
   return [
-    wordSearch(page, "Another word in its place", {}, set),
-    chosen ? h("button", { type: "button", onclick: () => set(undefined) }, "The answer itself") : null,
+    wordSearch(page, "Another word instead", {}, set),
+    chosen ? h("button", { type: "button", onclick: () => set(undefined) }, "Back to the answer") : null,
   ];
 }
 

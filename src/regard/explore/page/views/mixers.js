@@ -34,7 +34,7 @@ function positions(page, stack) {
 
 // What can be chosen; in a file, only what is in it.
 function controls(page, chosen, choices) {
-  if (!page.live) return h("p", { class: "quiet" }, `Of ${chosen}; the live page has the others.`);
+  if (!page.live) return h("p", { class: "quiet" }, `Shown: ${chosen}; the live page has the others.`);
   return h("div", { class: "controls" }, choices);
 }
 
@@ -83,7 +83,7 @@ async function influence(page) {
       event.target.textContent = "Computing …";
       await compute();
     };
-    const why = `It takes a gradient for every position, so beyond ${QUICK} positions it is computed only when asked for.`;
+    const why = `This needs one backward pass per position; above ${QUICK} positions it runs on request.`;
     result.append(h("p", { class: "note" }, why), h("button", { type: "button", onclick: start }, `Compute it for ${longest} positions`));
   } else await compute();
   return h("div", { class: "influence" }, heading, result);
@@ -128,13 +128,13 @@ async function convolutions(page) {
     h(
       "p",
       { class: "note" },
-      "Hyena convolves every channel with a filter as long as the text, between gates computed from the text. With the gates fixed, the whole layer is a matrix applied to v, just as attention applies its weights.",
+      "Hyena convolves every channel with a filter as long as the text, between gates computed from the text. With the gates fixed, the whole layer is a matrix applied to v, like the weights of attention.",
     ),
     controls(page, partName(page, part.name), [
       choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })),
       choice(
         "channel",
-        [["", "some; mean size of the operator"], ...Array.from({ length: channels }, (_, i) => [i, `channel ${i + 1}`])],
+        [["", "five channels; mean |operator|"], ...Array.from({ length: channels }, (_, i) => [i, `channel ${i + 1}`])],
         channel ?? "",
         (value) => page.state.set({ channel: value === "" ? undefined : Number(value) }),
       ),
@@ -148,7 +148,7 @@ async function convolutions(page) {
         page,
         part,
         operator,
-        channel === null ? "The whole operator: mean size over all channels" : `The whole operator, channel ${channel + 1}`,
+        channel === null ? "The whole operator: mean |operator| over all channels" : `The whole operator, channel ${channel + 1}`,
         channel === null ? "positive" : "signed",
       ),
     ),
@@ -160,7 +160,7 @@ function filterCurves({ shown, filters }) {
     "div",
     { class: "side-by-side" },
     filters.map(({ convolution, direction, values }) => {
-      const title = `Filter ${convolution + 1}, looking ${direction}`;
+      const title = `Filter ${convolution + 1}, ${direction}`;
       const series = values.map((curve, i) => ({ name: `channel ${shown[i] + 1}`, values: curve }));
       return h("div", {}, h("h3", {}, title), lines({ label: title, x: values[0].map((_, i) => i), series, xLabel: `positions ${direction}`, yLabel: "h", width: 480 }));
     }),
@@ -196,7 +196,7 @@ async function alignment(page) {
     "div",
     { class: "alignment" },
     h("h2", {}, "Additive attention"),
-    h("p", { class: "note" }, "α = softmax over the source of vᵀ tanh(W s + U h): which source words each step gathers (Bahdanau et al., 2015)."),
+    h("p", { class: "note" }, "α = softmax over the source of vᵀ tanh(W s + U h): which source words each decoder step attends to (Bahdanau et al., 2015)."),
     parts.length > 1
       ? h("div", { class: "controls" }, choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })))
       : null,

@@ -78,8 +78,8 @@ function places(page, chosen) {
     {},
     note(
       answers.some((_, i) => wasGiven(page, i))
-        ? "The tokens of the text; the brighter, the likelier the model finds them. "
-        : "The tokens of the output; the brighter, the likelier. ",
+        ? "The tokens of the text; brighter means more probable. "
+        : "The tokens of the output; brighter means more probable. ",
       "Choose one to see its candidates.",
     ),
     roving(h("div", { class: "line places", role: "group", "aria-label": "Places of the output" }, buttons)),
@@ -131,11 +131,11 @@ async function candidatesAt(page, answer) {
         most: 1,
         pick: canForce ? (i) => force(page, answer, found.tokens[i], room) : null,
       }),
-      numbersBelow(`Numbers of: ${heading}`, ["rank", "word", "logit", "probability"], () =>
+      numbersBelow(`Numbers: ${heading}`, ["rank", "word", "logit", "probability"], () =>
         found.words.map((word, i) => [String(i + 1), visible(word), found.logits[i], number(probabilities[i], 4)]),
       ),
     );
-    if (independent) said.textContent = "Each class is judged by itself, by a sigmoid: they need not sum to 100 %.";
+    if (independent) said.textContent = "Each class has its own sigmoid, so they need not sum to 100 %.";
     if (order) {
       let count = 0;
       for (const p of all) if (p > 0) count++;
@@ -215,7 +215,7 @@ function howTheRest(page) {
   const { beam } = page.runs[page.run];
   const likeliest = "the likeliest token at each step";
   if (page.look.can.continue || !beam) return likeliest;
-  return beam === 1 ? `${likeliest} (beam = 1)` : `a beam search with ${beam} beams, as for its own output`;
+  return beam === 1 ? `${likeliest} (beam = 1)` : `a beam search with ${beam} beams, as for the original output`;
 }
 
 async function besideItsOwn(page) {
@@ -227,10 +227,10 @@ async function besideItsOwn(page) {
   return h(
     "div",
     { class: "forced" },
-    h("h2", {}, marked === null ? "Its continuation was added to the input" : "A word was forced"),
-    textsBeside(["its own", "now"], words(before), words(page.look), { onward: page.look.can.continue, marked }),
+    h("h2", {}, marked === null ? "The continuation was appended to the input" : "A token was forced"),
+    textsBeside(["original", marked === null ? "with the continuation" : "with the forced token"], words(before), words(page.look), { onward: page.look.can.continue, marked }),
     marked === null ? null : note(`The rest is regenerated: ${howTheRest(page)}.`),
-    button("Back to its own output", () => page.state.set({ input: own, own: undefined, forced: undefined })),
+    button("Back to the original output", () => page.state.set({ input: own, own: undefined, forced: undefined })),
   );
 }
 
@@ -245,7 +245,7 @@ async function continuation(page) {
     h("h2", {}, "Continuation"),
     h("div", { class: "line" }, words.map((word) => h("span", { class: "token" }, visible(word)))),
     note(words.length ? "The likeliest token at each step." : "Nothing: the text ends here, or fills the model's context."),
-    page.live && words.length ? button("Add it to the input", lookAtIt) : null,
+    page.live && words.length ? button("Append it to the input", lookAtIt) : null,
   );
 }
 

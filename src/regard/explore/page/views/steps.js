@@ -147,7 +147,7 @@ function writing(page, here, open) {
     h("span", { class: "quiet" }, " → next: "),
     answered,
     " ",
-    next ? h("button", { type: "button", onclick: () => open({ position: position + 1 }) }, "One position further") : null,
+    next ? h("button", { type: "button", onclick: () => open({ position: position + 1 }) }, "Next position") : null,
   );
 }
 
@@ -274,7 +274,7 @@ async function oneStep(page, here) {
     h("p", { class: "sentence" }, step.sentence),
     h("p", { class: "formula large-formula" }, formula(step.formula)),
     page.state.get("window")
-      ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "All of it")
+      ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "Show the full map")
       : null,
     h("div", { class: "step-body" }, h("div", { class: "pictures" }, pictures), cell ? panel : null),
   ];

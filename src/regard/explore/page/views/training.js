@@ -42,7 +42,7 @@ async function curves(page) {
 function howMeasured({ smoothing, dropout }) {
   const only = [smoothing ? `label smoothing (${smoothing})` : "", dropout ? `dropout (${dropout})` : ""].filter(Boolean);
   if (!only.length) return null;
-  return note(`The training loss has ${only.join(" and ")}, the validation loss does not; so it may be lower.`);
+  return note(`The training loss includes ${only.join(" and ")}, the validation loss does not, so it may be lower.`);
 }
 
 // ---------------------------------------------------------------- checkpoints
@@ -83,7 +83,7 @@ async function answers(page, moments) {
     { class: "answers-over-time" },
     h("h3", {}, "Probability of the final answers"),
     table(
-      rows.length > MOST_ANSWERS ? `The first ${MOST_ANSWERS} of ${rows.length} answers; in brackets, the likelier token` : "In brackets: the likelier token",
+      rows.length > MOST_ANSWERS ? `The first ${MOST_ANSWERS} of ${rows.length} answers; in brackets, the likeliest token where it differs` : "In brackets: the likeliest token where it differs",
       ["answer", ...moments.map((moment) => moment.name)],
       [["mean", ...means.map(percent)], ...rows.slice(0, MOST_ANSWERS)],
     ),
@@ -134,7 +134,7 @@ async function oneHead(page, moments) {
   return h(
     "div",
     { class: "head-over-time" },
-    h("h3", {}, "One head"),
+    h("h3", {}, "Attention of one head"),
     page.live ? h("div", { class: "controls" }, choice("head", options, `${part.name}.${head}`, pick)) : h("p", { class: "quiet" }, `${name}. The live page has the others.`),
     h("div", { class: "over-time", role: "group", "aria-label": `${name} at every checkpoint` }, pictures),
     heatmap(page, {
@@ -144,8 +144,8 @@ async function oneHead(page, moments) {
     }),
     seen.length > 1
       ? note(
-          "How much the map changes from one to the next, as the mean of |weight − weight before| over its cells ",
-          `(0: not at all): ${changes(seen, moments)}.`,
+          "Change of the map from one checkpoint to the next: mean |weight − previous weight| over its cells ",
+          `(0: no change): ${changes(seen, moments)}.`,
         )
       : null,
   );

@@ -24,7 +24,7 @@ export async function show(page) {
     button(text, () => page.state.set({ way: name }), { "aria-pressed": String(name === way) }),
   );
   const shown = { off: switchingOff, token: changing, patch: patching }[way];
-  const choices = h("div", { class: "controls", role: "group", "aria-label": "Ways" }, buttons);
+  const choices = h("div", { class: "controls", role: "group", "aria-label": "Kinds of change" }, buttons);
   return h("section", { class: "what-if" }, choices, await shown(page));
 }
 
@@ -51,18 +51,18 @@ async function switchingOff(page) {
     "div",
     {},
     note(
-      "Click a head, part, layer or position to switch it off. What it adds becomes 0, or its mean over positions; ",
+      "Click a head, part, layer or position to switch it off. Its output is replaced with zero, or with its mean over positions; ",
       "a position is emptied. Bars: change of the log-probability (ln p) of the original output.",
     ),
     h(
       "div",
       { class: "controls" },
-      page.live ? choice("off means", [["zero", "0"], ["mean", "its mean"]], by, setBy) : null,
+      page.live ? choice("replace with", [["zero", "zero"], ["mean", "mean"]], by, setBy) : null,
       page.live && page.look.can.write
         ? h("span", { class: "field" }, anew, h("label", { for: "anew" }, "also regenerate the output"))
         : null,
       button("Everything on", () => page.state.set({ off: undefined })),
-      page.live ? null : h("span", { class: "quiet" }, "This file holds each change by itself, set to 0."),
+      page.live ? null : h("span", { class: "quiet" }, "This file holds each ablation by itself, replaced with zero."),
     ),
     h("div", { class: "side-by-side what-if-sides" }, switches(page, off, update), result),
   );
