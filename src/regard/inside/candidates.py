@@ -19,14 +19,14 @@ from torch import Tensor
 from regard.decoding.sampling import truncate
 from regard.errors import UsageError
 from regard.inside.lens import answer_names
-from regard.inside.named import Named, named
+from regard.inside.named import Named, Together, named
 
 if TYPE_CHECKING:
     from regard.inside.trace import Trace
 
 
-@dataclass(frozen=True)
-class Candidates:
+@dataclass(frozen=True, repr=False)
+class Candidates(Together):
     """Of each answer. `notes` of the first two have the `words` and `tokens` at each rank: [A, K]."""
 
     logits: Named  # as the model gave them: [A, K]
