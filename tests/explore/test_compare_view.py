@@ -3,9 +3,11 @@
 import re
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 import regard
 from regard.errors import UsageError
+from regard.explore.look import as_png
 from regard.explore.recording import write_page
 from regard.explore.session import Session
 
@@ -43,6 +45,163 @@ def test_two_runs_have_one_scale_and_a_difference(language, other, opened, from_
             p = [float(each[0, said[0]]) for each in probabilities]
             assert [float(cells[1]), float(cells[3])] == pytest.approx(p, abs=1e-3)
             assert at.page.locator("#panel .problem").count() == 0
+
+
+def numbers_of(panel, label):
+    """What the table below a picture has: A, B and B − A of every name."""
+    summary = panel.locator("summary", has_text=f"Numbers of: {label}")
+    if not summary.evaluate("element => element.parentElement.open"):
+        summary.click()
+    rows = panel.get_by_role("group", name=f"Numbers of: {label}").locator("tbody tr").all()
+    return {
+        row.locator("th").inner_text(): [as_number(cell) for cell in row.locator("td").all_inner_texts()]
+        for row in rows
+    }
+
+
+def as_number(text):
+    return None if text == "–" else float(text.replace("−", "-"))
+
+
+def as_shown(character):
+    return {" ": "␣", "\n": "⏎"}.get(character, character)
+
+
+def sums_by_part(parts):
+    """Contributions of all heads of a part together, by what the page calls it."""
+    names = {"mixer": "self-attention", "feedforward": "feed-forward"}
+    found: dict[str, float] = {}
+    for label, value in zip(parts.labels[0], parts.values, strict=True):
+        _, *place = label.split(".")
+        name = f"layer {int(place[0]) + 1}, {names[place[1]]}" if place else label
+        found[name] = found.get(name, 0.0) + float(value)
+    return found
+
+
+def test_candidates_and_contributions_stand_side_by_side(language, other, opened, from_disk, tmp_path):
+    traces = [run.trace(TEXT) for run in (language, other)]
+    answer = len(traces[0].subject.answers) - 1  # what comes next
+    said = traces[0].subject.answers[answer].label
+    assert said != traces[1].subject.answers[answer].label
+    write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
+    for page in (
+        opened(language, other, text=TEXT, fragment="#view=compare"),
+        from_disk(tmp_path / "page.html", 1400, "#view=compare"),
+    ):
+        with page as at:
+            panel = at.ready("Compare")
+            assert panel.locator(".problem").count() == 0 and Axe().run(at.page).violations_count == 0
+            rows = numbers_of(panel, "Candidates")
+            candidates = [trace.candidates(20).probabilities for trace in traces]
+            shown = [map(as_shown, each.notes["words"][answer]) for each in candidates]
+            likely = [
+                dict(zip(words, each.values[answer], strict=True))
+                for words, each in zip(shown, candidates, strict=True)
+            ]
+            assert set(rows) == {word for each in likely for word in list(each)[:8]}
+            for word, (a, b, difference) in rows.items():
+                p = [each.get(word) for each in likely]
+                assert [a, b] == [None if each is None else pytest.approx(each, abs=1e-4) for each in p]
+                assert difference is None if None in p else difference == pytest.approx(p[1] - p[0], abs=1e-4)
+
+            rows = numbers_of(panel, "Contributions")
+            expected = [sums_by_part(trace.contributions(answer, said)) for trace in traces]
+            assert set(rows) == {*expected[0], *expected[1]}
+            for name, (a, b, difference) in rows.items():
+                both = [each.get(name) for each in expected]
+                assert [a, b] == [None if each is None else pytest.approx(each, abs=1e-3) for each in both], name
+                assert difference is None if None in both else difference == pytest.approx(both[1] - both[0], abs=1e-3)
+            # On one scale: a bar is as long as its number, whichever side it is of.
+            bars = panel.locator(".compared-contributions .bar-line").all()
+            lengths = [
+                (
+                    abs(as_number(bar.locator(".bar-value").inner_text()) or 0),
+                    bar.locator(".bar").bounding_box()["width"],
+                )
+                for bar in bars
+            ]
+            longest = max(lengths)
+            assert all(width == pytest.approx(longest[1] * size / longest[0], abs=1.5) for size, width in lengths)
+
+
+def test_the_answer_that_is_compared_can_be_chosen(language, other, opened):
+    with opened(language, other, text=TEXT, fragment="#view=compare") as at:
+        panel = at.ready("Compare")
+        panel.get_by_role("group", name=re.compile("^answers of A")).get_by_role("button").nth(2).click()
+        panel.get_by_role("heading", name="Candidates, answer 3 of A and 3 of B").wait_for()
+        at.ready("Compare")
+        trace = language.trace(TEXT)
+        word = trace.subject.answers[2].label
+        expected = sums_by_part(trace.contributions(2))
+        found = numbers_of(panel, "Contributions")
+        assert {name: a for name, (a, *_) in found.items() if a is not None} == pytest.approx(expected, abs=1e-3)
+        assert f"A: {as_shown(word)}" in panel.locator(".compared-contributions h3").first.inner_text()
+
+
+def test_what_heads_do_is_compared_by_every_score(language, other, opened):
+    scores = [run.trace(TEXT).heads("entropy")["entropy"].values for run in (language, other)]
+    with opened(language, other, text=TEXT, fragment="#view=compare") as at:
+        panel = at.ready("Compare")
+        panel.get_by_text("What every head does, on both sides").click()
+        field = panel.get_by_role("application", name=re.compile("^entropy, B − A"))
+        field.press("ArrowRight")
+        field.press("ArrowRight")  # the first only says where one is
+        shown = at.page.locator("#live").inner_text().rpartition(": ")[2]
+        assert as_number(shown) == pytest.approx(float(scores[1][0, 1] - scores[0][0, 1]), abs=1e-3)
+        panel.get_by_label("score").select_option("self")
+        panel.get_by_role("application", name=re.compile("^itself, B − A")).wait_for()
+
+
+def test_two_images_stand_side_by_side(image_classifier, opened):
+    with opened(image_classifier, fragment="#view=compare") as at:
+        panel = at.ready("Compare")
+        first, second = (example["image"] for example in at.session.examples(0)[:2])
+        chooser = panel.get_by_role("form", name="Second input").get_by_label("Image", exact=True)
+        assert chooser.input_value() == first
+        chooser.select_option(second)
+        panel.locator(".compared-images").wait_for()
+        at.ready("Compare")
+        sources = [panel.locator(".compared-image").nth(n).get_attribute("src") for n in range(2)]
+        looks = [at.session.looked(0, {"image": image}) for image in (first, second)]
+        assert sources == [as_png(look.trace.subject.picture_HWC) for look in looks] and sources[0] != sources[1]
+        field = panel.get_by_role("application", name=re.compile("over the image of B"))
+        field.press("ArrowRight")
+        weights_HTS = looks[1].trace.last.layers[-1].part("mixer").attention().weights_BHTS[0]
+        shown = at.page.locator("#live").inner_text().rpartition(": ")[2]
+        assert as_number(shown) == pytest.approx(float(weights_HTS[0].mean(0)[0]), abs=1e-4)
+        assert "these are two images" in panel.inner_text()
+
+
+def test_one_image_in_two_runs_has_a_difference_of_heads(image_classifier, swin, opened, from_disk, tmp_path):
+    session = Session([image_classifier, image_classifier])
+    write_page(session, tmp_path / "page.html")
+    session.close()
+    with from_disk(tmp_path / "page.html", 1400, "#view=compare&head=1") as at:
+        panel = at.ready("Compare")
+        assert panel.locator(".problem").count() == 0
+        panel.get_by_role("application", name=re.compile("^layer 1, head 2, over the image, B − A")).press("ArrowRight")
+        assert as_number(at.page.locator("#live").inner_text().rpartition(": ")[2]) == 0
+    with opened(image_classifier, swin, fragment="#view=compare") as at:  # other stacks, other parts
+        panel = at.ready("Compare")
+        assert panel.locator(".problem").count() == 0
+        assert "the two models have different stacks" in panel.inner_text()
+        expected = sums_by_part(at.session.looked(0, at.session.first).trace.contributions())
+        rows = numbers_of(panel, "Contributions")
+        assert {name: a for name, (a, *_) in rows.items() if a is not None} == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_file_says_what_it_has_not(language, other, from_disk, tmp_path):
+    write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
+    with from_disk(tmp_path / "page.html", 1400, "#view=compare") as at:
+        assert "are not in this file" in at.ready("Compare").locator(".note").first.inner_text()
+        assert at.page.get_by_role("form", name="Second input").count() == 0
+
+
+def test_the_second_input_begins_as_the_first(language, opened):
+    with opened(language, text=TEXT, fragment="#view=compare") as at:
+        panel = at.ready("Compare")
+        assert panel.get_by_role("form", name="Second input").get_by_label("Text").input_value() == TEXT
+        assert "change it" in panel.inner_text()
 
 
 def test_two_inputs_of_one_run_say_why_there_is_no_difference(language, opened):

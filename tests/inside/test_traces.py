@@ -80,7 +80,7 @@ def test_the_lens_at_the_last_layer_is_the_answer(traced):
 def test_contributions_sum_to_the_logit(traced):
     plain = traced.subject.readout
     if plain is None:
-        with pytest.raises(UsageError, match="cannot be told apart"):
+        with pytest.raises(UsageError, match="Contributions are not defined"):
             traced.contributions()
         return
     model, logits_AW = traced.subject.model, traced.logits_AW

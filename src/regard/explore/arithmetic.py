@@ -20,7 +20,7 @@ from regard.explore.look import OF_ANSWERS, tensor
 from regard.explore.session import Looked
 from regard.explore.stages import before_part, hidden, inner, joined, last_norm, layer_of, stack_of, stream
 from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage
-from regard.explore.sums import TERMS, Cell, Line, exact, normalised, product, short, sigmoid, softmax, summed
+from regard.explore.sums import TERMS, Cell, Line, called, exact, normalised, product, short, sigmoid, softmax, summed
 from regard.explore.sums_of_attention import head_vector, score
 from regard.explore.sums_of_embedding import place_lines, token_lines
 from regard.explore.sums_of_mixers import mixer_lines
@@ -168,9 +168,9 @@ def _inner(looked: Looked, of: str, head: int, row: int, column: int) -> Written
     name = module.activation_name
     active = float(module.activation(torch.tensor(gate.value, dtype=torch.float64)))
     if not module.gated:
-        return [gate, Line("y", f"{name}(z)", active, numbers=f"{name}({short(gate.value)})")], ""
+        return [gate, Line("y", f"{name}(z)", active, numbers=called(name, gate.value))], ""
     value = product_of("z", column + module.expand.out_features // 2)
-    said = f"{name}({short(gate.value)}) · {short(value.value)}"
+    said = f"{called(name, gate.value)} · {short(value.value)}"
     return [gate, value, Line("y", f"{name}(gate) · z", active * value.value, numbers=said)], ""
 
 
@@ -249,7 +249,7 @@ def _hidden(looked: Looked, of: str, head: int, row: int, column: int) -> Writte
         return [product("z", "Σ_d x_d W_d + b", x_D, step.layer.weight[column], bias, at)], ""
     assert isinstance(step, Gelu)
     x = float(x_D[column])
-    return [Line("y", "gelu(x)", float(step(exact(x_D))[column]), numbers=f"gelu({short(x)})")], ""
+    return [Line("y", "gelu(x)", float(step(exact(x_D))[column]), numbers=called("gelu", x))], ""
 
 
 def _pooled(looked: Looked, row: int, column: int) -> Written:

@@ -17,7 +17,7 @@ def lens(looked: Looked) -> dict[str, Any]:
     return {name: getattr(seen, name).to_json() for name in seen.__dataclass_fields__}
 
 
-def contributions(looked: Looked, answer: int = -1, token: int | None = None) -> dict[str, Any]:
+def contributions(looked: Looked, answer: int = -1, token: int | str | None = None) -> dict[str, Any]:
     """What each head and part added to a logit."""
     return looked.trace.contributions(answer, token).to_json()
 

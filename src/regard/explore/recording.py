@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,10 @@ def recorded(session: Session) -> tuple[dict[str, Any], list[str]]:
             ask(completed, "look", {})
             looked = session.looked(run, completed)
             names += [(looked, completed, f"{part.name}.weights") for part in looked.trace.parts() if part.looks]
+    for run, other in permutations(range(len(session.tasks)), 2):
+        ours, theirs = (session.looked(each, session.input_for(each, session.first)) for each in (run, other))
+        for what, options in compared(ours, theirs):
+            _ask(session, answers, other, theirs.given, what, options)
     first = session.looked(0, session.first)
     packed = _packed(answers)
     matrices, said = _filled(names, _room(first) - len(packed))
@@ -257,6 +261,22 @@ def about_images(looked: Looked) -> Iterator[Question]:
         yield "image", {}
         first = looked.trace.first_answer
         yield from (("seen", {"part": part.name, "answer": first}) for part in looked.trace.parts() if part.looks)
+
+
+def compared(ours: Looked, theirs: Looked) -> Iterator[Question]:
+    """What is asked about another run beside this one (compare.js): at the same places, about the same words."""
+    said, told = ours.trace.subject.answers, theirs.trace.subject.answers
+
+    def beside(number: int) -> int:
+        """The same place, or the last, if that is last."""
+        return len(told) - 1 if number == len(said) - 1 else min(number, len(told) - 1)
+
+    for number in _in_turn(ours)[: _split(ours)]:
+        if said[number].label != told[beside(number)].label:
+            yield "contributions", {"answer": beside(number), "token": said[number].label}
+    if any(stack.stack.grid for stack in theirs.trace.stacks):
+        first = beside(ours.trace.first_answer)
+        yield from (("seen", {"part": part.name, "answer": first}) for part in theirs.trace.parts() if part.looks)
 
 
 def attributions(looked: Looked) -> Iterator[Question]:

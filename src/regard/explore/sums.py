@@ -201,7 +201,7 @@ def sigmoid(logits_X: Tensor, index: int, cell: Cell) -> Line:
         named=lambda _: "z",
         at=lambda _: cell,
         then=lambda z: 1 / (1 + math.exp(-z)),
-        numbers=lambda z: f"1 / (1 + exp({short(-z)}))",
+        numbers=lambda z: f"1 / (1 + {called('exp', -z)})",
     )
 
 
@@ -215,6 +215,11 @@ def short(value: float) -> str:
         return "(−∞)"
     text = f"{value:.4g}".replace("-", "−")
     return f"({text})" if text.startswith("−") else text
+
+
+def called(function: str, value: float) -> str:
+    """A function of a number: "tanh(−1.5)"."""
+    return f"{function}({short(value).strip('()')})"
 
 
 def _finite(value: float) -> float | None:

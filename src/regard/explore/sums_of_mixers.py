@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.explore.session import Looked
 from regard.explore.stages_of_mixers import INITIAL, Stages, stages
-from regard.explore.sums import Cell, Line, exact, product, short, summed
+from regard.explore.sums import Cell, Line, called, exact, product, short, summed
 from regard.inside.parts import PartTrace
 from regard.layers.bahdanau import RecurrentSearch
 from regard.layers.hyena import SHORT, Hyena
@@ -148,7 +148,8 @@ class Gates:
             named=lambda index: f"x {index + 1}" if index < len(w_X) else f"h {index - len(w_X) + 1}",
             at=lambda index: self.at(index) if index < len(w_X) else self.state_at(index - len(w_X)),
             then=then,
-            numbers=lambda total: f"{name}({short(total)})",
+            numbers=lambda total: called(name, total),
+            brief=True,
         )
 
 
@@ -209,7 +210,7 @@ def _gru(gates: Gates, number: int) -> list[Line]:
         named=lambda d: f"x {d + 1}",
         at=gates.at,
         then=math.tanh,
-        numbers=lambda total: f"tanh({short(total)})",
+        numbers=lambda total: called("tanh", total),
     )
     before = float(gates.h_D[number])
     state = (1 - update.value) * new.value + update.value * before
@@ -227,7 +228,7 @@ def _lstm(gates: Gates, number: int, before: float) -> list[Line]:
     memory = keeps * before + enters * new
     said = f"{short(keeps)} · {short(before)} + {short(enters)} · {short(new)}"
     kept = Line("c", "f · c_t−1 + i · g", memory, numbers=said)
-    state = Line("h", "o · tanh(c)", shows * math.tanh(memory), numbers=f"{short(shows)} · tanh({short(memory)})")
+    state = Line("h", "o · tanh(c)", shows * math.tanh(memory), numbers=f"{short(shows)} · {called('tanh', memory)}")
     return [*lines, kept, state]
 
 
@@ -279,7 +280,7 @@ def search_query(looked: Looked, part: PartTrace, row: int, column: int) -> Line
     def at(index: int) -> Cell | None:
         return (f"{part.name}.states", None, row - 1, index) if row else None
 
-    return product("q", "Σ_d s_t−1,d W_d + b", state_D, layer.weight[column], bias, at)
+    return product("q", "Σ_d s_d W_d + b", state_D, layer.weight[column], bias, at)
 
 
 def _piece(looked: Looked, part: PartTrace, place: int) -> str:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from regard.errors import UsageError, did_you_mean
 from regard.inside.lens import answer_names
-from regard.inside.named import Named, named
+from regard.inside.named import Named, Together, named
 from regard.inside.sites import PARTS, sites_of, watching
 from regard.inside.subject import Subject
 from regard.inside.variants import Read, log_p_of_answers, replacing, variants
@@ -54,8 +54,8 @@ class Off:
         ]
 
 
-@dataclass(frozen=True)
-class Ablated:
+@dataclass(frozen=True, repr=False)
+class Ablated(Together):
     """What the model would have said."""
 
     off: Off
@@ -63,6 +63,10 @@ class Ablated:
     words: list[str]  # the likeliest of each answer
     likeliest: Named  # their probabilities: [A]
     change: Named  # of ln p of what the model did say: [A]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"off": self.off.names, "words": self.words}
 
 
 def ablated(trace: Trace, off: Off, by: By = "zero", reference: Sequence[Trace] | None = None) -> Ablated:

@@ -28,7 +28,7 @@ from torch import Tensor
 from regard.errors import UsageError, did_you_mean
 from regard.inside.ablation import emptied
 from regard.inside.faithfulness import Faithfulness, faithfulness
-from regard.inside.named import Named, named
+from regard.inside.named import Named, Together, named
 from regard.inside.parts import StackTrace
 from regard.inside.rollout import rollout_of_answer
 from regard.inside.sites import Edit, watching
@@ -42,8 +42,8 @@ LARGEST_ERROR = 0.01  # of f(x) − f(x⁰)
 SMALLEST = 1e-6  # difference that a share can be taken of
 
 
-@dataclass(frozen=True)
-class Attribution:
+@dataclass(frozen=True, repr=False)
+class Attribution(Together):
     """What each position speaks for; what else was measured is in the notes of each array too."""
 
     trace: Trace
@@ -52,6 +52,10 @@ class Attribution:
     token: int
     stacks: dict[str, Named]  # of each that reads the input: [T]
     notes: dict[str, Any]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return self.notes
 
     def __getitem__(self, stack: str) -> Named:
         return self.stacks[stack]

@@ -19,14 +19,14 @@ from torch import Tensor
 from regard.decoding.sampling import truncate
 from regard.errors import UsageError
 from regard.inside.lens import answer_names
-from regard.inside.named import Named, named
+from regard.inside.named import Named, Together, named
 
 if TYPE_CHECKING:
     from regard.inside.trace import Trace
 
 
-@dataclass(frozen=True)
-class Candidates:
+@dataclass(frozen=True, repr=False)
+class Candidates(Together):
     """For each answer. The `notes` of the first two arrays hold the `words` and `tokens` at each rank: [A, K]."""
 
     logits: Named  # of the candidates, before the temperature: [A, K]

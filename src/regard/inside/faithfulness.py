@@ -28,15 +28,15 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.inside.ablation import emptied
-from regard.inside.named import Named, named
+from regard.inside.named import Named, Together, named
 from regard.inside.trace import Trace, input_stacks
 
 MOST_GROUPS = 32
 SHARES = range(10, 101, 10)  # %
 
 
-@dataclass(frozen=True)
-class Faithfulness:
+@dataclass(frozen=True, repr=False)
+class Faithfulness(Together):
     deletion_curve: Named  # p of the answer: [order, share], in the order of the scores, and by random orders
     insertion_curve: Named
     deletion: float  # areas

@@ -19,13 +19,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import UsageError
-from regard.inside.named import Named, named
+from regard.inside.named import Named, Together, named
 from regard.inside.subject import plainly
 from regard.inside.trace import Trace
 
 
-@dataclass(frozen=True)
-class Lens:
+@dataclass(frozen=True, repr=False)
+class Lens(Together):
     """Seen through the head after each layer of the last stack."""
 
     likeliest: Named  # probability of the likeliest word: [L, A]; `words` in its notes

@@ -1,4 +1,4 @@
-"""Named arrays: numbers that say what their axes are, ready for a table, a file or a picture."""
+"""Named arrays: numbers that say what their axes are, ready for a table, a file or a picture; alone or together."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import io
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-MOST_ROWS = 60  # of a table in a notebook
+MOST_ROWS = 60  # of a table in a notebook, and columns
 TEXTS = ("position", "looked at", "from", "input", "written", "source", "target", "word")  # axes whose labels may recur
 
 
@@ -36,8 +36,11 @@ class Named:
 
     def __repr__(self) -> str:
         """In a line; all numbers are `values`."""
-        shape = " × ".join(f"{len(labels)} {axis}" for axis, labels in zip(self.axes, self.labels, strict=True))
-        return f"Named({self.name!r}: {shape}{f', {self.unit}' if self.unit else ''})"
+        return f"Named({self.name!r}: {self.size}{f', {self.unit}' if self.unit else ''})"
+
+    @property
+    def size(self) -> str:
+        return " × ".join(f"{len(labels)} {axis}" for axis, labels in zip(self.axes, self.labels, strict=True))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.values, dtype=dtype)
@@ -85,20 +88,78 @@ class Named:
 
     def _repr_html_(self) -> str:
         """As notebooks show it: a matrix as a table, anything else as a list of numbers."""
-        if self.values.ndim == 2:
-            head = "".join(f"<th>{html.escape(label)}</th>" for label in ["", *self.labels[1]])
-            body = "".join(
-                f"<tr><th>{html.escape(label)}</th>{''.join(f'<td>{_short(value)}</td>' for value in row)}</tr>"
-                for label, row in zip(self.labels[0], self.values, strict=True)
-            )
-        else:
-            head = "".join(f"<th>{html.escape(axis)}</th>" for axis in self.columns)
-            body = "".join(
-                f"<tr>{''.join(f'<td>{html.escape(_short(cell))}</td>' for cell in row)}</tr>"
-                for row in itertools.islice(self.rows(), MOST_ROWS)
-            )
         caption = f"{self.name}{f' ({self.unit})' if self.unit else ''}"
-        return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        if self.values.ndim != 2:
+            shown = list(itertools.islice(self.rows(), MOST_ROWS))
+            left_out = f", the first {MOST_ROWS} of {self.values.size:,}" if self.values.size > MOST_ROWS else ""
+            return _table(f"{caption}{left_out}", self.columns, shown)
+        left_out = f", the beginning of {self.size}" if max(self.values.shape) > MOST_ROWS else ""
+        words = self._words
+        rows = [
+            [label, *(value if words is None else f"{words[row, n]} {_short(value)}" for n, value in enumerate(values))]
+            for row, (label, values) in enumerate(
+                zip(self.labels[0], self.values[:MOST_ROWS, :MOST_ROWS], strict=False)
+            )
+        ]
+        return _table(f"{caption}{left_out}", ["", *self.labels[1][:MOST_ROWS]], rows, named_rows=True)
+
+
+class Together:
+    """What was measured together, as fields of a dataclass: told in a line, as JSON, and in a notebook.
+
+    Shown are the arrays among the fields, of which one may be several by name, and `facts`.
+    """
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else there is to say: fields that are a number or a word."""
+        every = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in every.items() if isinstance(value, str | int | float)}
+
+    @property
+    def arrays(self) -> dict[str, Named | dict[str, Named]]:
+        every = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in every.items() if isinstance(value, Named) or _several(value)}
+
+    def __repr__(self) -> str:
+        told = [f"{name}={_short(value)}" for name, value in self.facts.items()]
+        told += [f"{name}: {array.size}" for name, array in self._each()]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def to_json(self) -> dict[str, Any]:
+        def plain(array: Named | dict[str, Named]) -> dict[str, Any]:
+            return (
+                array.to_json() if isinstance(array, Named) else {name: each.to_json() for name, each in array.items()}
+            )
+
+        return {**_known(self.facts), **{name: plain(array) for name, array in self.arrays.items()}}
+
+    def _repr_html_(self) -> str:
+        facts = _table(type(self).__name__, [], [[*each] for each in self.facts.items()], named_rows=True)
+        parts = [f"<h4>{html.escape(name)}</h4>{array._repr_html_()}" for name, array in self._each()]
+        return "".join([facts, *parts])
+
+    def _each(self) -> Iterator[tuple[str, Named]]:
+        for name, array in self.arrays.items():
+            yield from [(name, array)] if isinstance(array, Named) else array.items()
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(each, Named) for each in value.values())
+
+
+def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], named_rows: bool = False) -> str:
+    """Of HTML. `named_rows`: the first cell of each says what the others are about."""
+
+    def cell(value: Any, tag: str) -> str:
+        return f"<{tag}>{html.escape(_short(value))}</{tag}>"
+
+    lines = ["".join(cell(name, "th") for name in head)] if head else []
+    lines += [
+        "".join(cell(value, "th" if named_rows and not n else "td") for n, value in enumerate(row)) for row in rows
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><caption>{html.escape(caption)}</caption>{body}</table>"
 
 
 def named(
@@ -117,8 +178,14 @@ def _known(value: Any) -> Any:
     """None for NaN: what there is not, such as a head that a layer does not have. JSON has no other word for it."""
     if isinstance(value, list):
         return [_known(each) for each in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, dict):
+        return {name: _known(each) for name, each in value.items()}
+    return None if isinstance(value, float | np.floating) and math.isnan(value) else value
 
 
 def _short(cell: Any) -> str:
+    if isinstance(cell, list | tuple):
+        return ", ".join(map(_short, cell))
+    if cell is None or _known(cell) is None:
+        return ""
     return f"{cell:.3f}" if isinstance(cell, float | np.floating) else str(cell)

@@ -122,9 +122,9 @@ function termsOf(line, ask) {
   );
 }
 
-// A formula with its subscripts: "x_d" is x with a small d.
+// A formula with its subscripts: "x_d" is x with a small d; of "h_t−1" and "h_t−s" the difference is small too.
 export function formula(text) {
-  const pieces = text.split(/(_[A-Za-z0-9,]+(?:−1)?)/);
+  const pieces = text.split(/(_[A-Za-z0-9,]+(?:[−+](?:1|s)(?![A-Za-z0-9]))?)/);
   return pieces.map((piece, i) => (i % 2 ? h("sub", {}, piece.slice(1)) : piece));
 }
 

@@ -7,10 +7,10 @@ import { swatch } from "regard/tokens.js";
 const FEW = 30; // points of a curve: each is marked
 
 /* Signed bars, one for each name. `marks`: of each, {stack, position} to light, or null. `most`: what fills a bar.
-   `plain`: names are our own words, not pieces of a text. */
-export function bars(page, { label, names, values, unit = "", marks = [], pick = null, format = number, most = null, plain = false }) {
+   `signed`: whether bars begin in the middle; `plain`: names are our own words, not pieces of a text. */
+export function bars(page, { label, names, values, unit = "", marks = [], pick = null, format = number, most = null, plain = false, signed = null }) {
   most ??= Math.max(1e-9, ...values.filter(Number.isFinite).map(Math.abs));
-  const signed = values.some((value) => value < 0);
+  signed ??= values.some((value) => value < 0);
   const lines = names.map((name, i) => {
     const share = `${(100 * Math.abs(values[i] ?? 0)) / most / (signed ? 2 : 1)}%`;
     const bar = h("span", { class: values[i] < 0 ? "bar negative" : "bar", style: { width: share } });

@@ -27,6 +27,13 @@ export function visible(piece) {
   return shown === "" ? "␣" : shown.replace(/[\u0000-\u001f\u007f\u200b-\u200f\u2028-\u202f\u2066-\u2069\ufeff]/g, "�");
 }
 
+// Pieces as they are shown; where the space before them is all that tells them apart, it can be seen.
+export function spelled(pieces) {
+  const shown = pieces.map(visible);
+  const alike = (i) => shown.indexOf(shown[i]) !== shown.lastIndexOf(shown[i]);
+  return shown.map((word, i) => (alike(i) && pieces[i].startsWith(" ") ? `␣${word}` : word));
+}
+
 // A number as it is shown: three digits behind the point, or powers of ten.
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";

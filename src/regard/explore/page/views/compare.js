@@ -1,8 +1,12 @@
 // Compare: one input in two runs, or two inputs in one run; on one scale of colours, with the difference.
 
+import { chosenAnswer } from "regard/answers.js";
 import { largest } from "regard/arrays.js";
 import { lines } from "regard/charts.js";
-import { choice, h, number, problem, table, visible } from "regard/dom.js";
+import { answerBeside, candidates, contributions, orProblem } from "regard/compared_answers.js";
+import { comparedScores } from "regard/compared_heads.js";
+import { comparedImages } from "regard/compared_images.js";
+import { choice, h, note, problem, table, visible } from "regard/dom.js";
 import { inputForm } from "regard/header.js";
 import { heatmap } from "regard/heatmap.js";
 import { nameOf, sidesOf } from "regard/names.js";
@@ -20,13 +24,15 @@ export function fits(page) {
 export async function show(page) {
   const chosen = whatIsBeside(page);
   const controls = [h("p", { class: "note" }, noteOf(page, chosen)), choices(page, chosen)];
-  if (chosen.run === page.run && !chosen.input) return h("section", { class: "compare" }, controls);
+  if (chosen.run === page.run && !chosen.input) {
+    return h("section", { class: "compare" }, controls, note("It begins as the first: change it, and press Compare."));
+  }
   let shown;
   try {
     const look = await page.source.ask(chosen.run, chosen.input, "look");
-    const first = { name: "first", title: titleOf(page, page.run, page.look, "A"), look: page.look, run: page.run, input: page.input };
-    const second = { ...chosen, name: "second", title: titleOf(page, chosen.run, look, "B"), look };
-    shown = await compared(page, first, second);
+    const a = { letter: "A", title: titleOf(page, page.run, page.look, "A"), look: page.look, run: page.run, input: page.input };
+    const b = { ...chosen, letter: "B", title: titleOf(page, chosen.run, look, "B"), look };
+    shown = await compared(page, a, b);
   } catch (error) {
     if (!error.what) throw error;
     shown = problem(error);
@@ -35,7 +41,10 @@ export async function show(page) {
 }
 
 function noteOf(page, { kind }) {
-  if (kind !== INPUT) return "The same input in both runs, on one colour scale.";
+  if (kind !== INPUT) {
+    const more = page.live ? "" : " A second input, and A's output forced on B, are not in this file: they need the live page.";
+    return `The same input in both runs, on one colour scale.${more}`;
+  }
   const other = page.live && page.runs.length === 1 ? " To compare two runs, start with: regard explore RUN --beside OTHER" : "";
   return `A second input in the same run (B), beside the one above (A).${other}`;
 }
@@ -66,7 +75,7 @@ function choices(page, { kind, run }) {
       both ? sameOutput(page) : null,
     ),
     kind === INPUT
-      ? inputForm(page, { label: "Second input", button: "Compare", input: page.state.get("other") ?? {}, submit: (other) => page.state.set({ other }) })
+      ? inputForm(page, { label: "Second input", button: "Compare", input: page.state.get("other") ?? page.input, submit: (other) => page.state.set({ other }) })
       : null,
   ];
 }
@@ -79,14 +88,21 @@ function sameOutput(page) {
 }
 
 async function compared(page, a, b) {
+  const answer = chosenAnswer(page);
+  const places = [answer, answerBeside(answer, a, b)];
+  const where = ([a, b].every((side) => side.look.answers.length === 1)) ? "" : `, answer ${places.map((place) => place + 1).join(" of A and ")} of B`;
   return h(
     "div",
     {},
     h("h2", {}, "Output"),
-    [a, b].map((side) => output(page, side)),
+    h("div", { class: a.look.picture ? "side-by-side" : null }, [a, b].map((side, i) => output(page, side, places[i]))),
     answers(a, b),
+    h("h2", {}, `Candidates${where}`),
+    await orProblem(candidates(page, [a, b], places)),
+    h("h2", {}, `What each part added${where}`),
+    await orProblem(contributions(page, [a, b], places)),
     h("h2", {}, "Attention"),
-    await attention(page, a, b),
+    await attention(page, a, b, places),
     h("h2", {}, "Layers"),
     await layers(page, a, b),
   );
@@ -94,15 +110,19 @@ async function compared(page, a, b) {
 
 // ---------------------------------------------------------------- outputs
 
-function output(page, { title: name, look }) {
+// The answers of A can be chosen; those of B follow.
+function output(page, { letter, title: name, look }, chosen) {
   const words = { name: `answers of ${name}`, pieces: look.answers.map((each) => each.label) };
   const values = look.answers.map((each) => each.probability);
+  const pick = (answer) => page.state.set({ answer });
+  const choosing = letter === "A" ? { pick, chosen } : { marked: (position) => position === chosen };
   return h(
     "div",
     { class: "output-of" },
     h("h3", {}, name),
+    look.picture ? h("img", { src: look.picture, alt: `the image of ${letter}`, class: "pixels compared-image" }) : null,
     look.said ? h("p", {}, h("strong", {}, look.said)) : null,
-    look.answers.length > 1 ? tokenLine(page, words, { values, scale: "unit", most: 1 }) : null,
+    look.answers.length > 1 ? tokenLine(page, words, { values, scale: "unit", most: 1, ...choosing }) : null,
   );
 }
 
@@ -128,7 +148,7 @@ function samePieces(one, two) {
 
 // ---------------------------------------------------------------- attention
 
-async function attention(page, a, b) {
+async function attention(page, a, b, places) {
   const parts = page.parts(a.look).filter((part) => part.looks);
   const others = page.parts(b.look).filter((part) => part.looks);
   const shared = parts.filter((part) => others.some((other) => other.name === part.name));
@@ -158,7 +178,11 @@ async function attention(page, a, b) {
     {},
     controls,
     part.heads === other.heads ? null : h("p", { class: "quiet" }, `A has ${part.heads} heads there, B has ${other.heads}; head numbers do not correspond across runs.`),
-    h("div", { class: "side-by-side maps" }, maps, why ? h("p", { class: "note" }, why) : difference(page, part, found, head)),
+    h("div", { class: "side-by-side maps" }, maps, why ? note(why) : difference(page, part, found, head)),
+    part.keys.grid && other.keys.grid && a.look.picture && b.look.picture
+      ? await orProblem(comparedImages(page, [a, b], places, [part, other], head))
+      : null,
+    comparedScores(page, [a, b], shared),
   );
 }
 

@@ -12,7 +12,7 @@ export const title = "Heads";
 const MANY = 48; // positions looked at
 
 // What a score says, and how it is measured.
-const SCORES = {
+export const SCORES = {
   importance: ["importance", "how much less likely the answers are without the head: mean of ln p(answer) − ln p(answer | head off)"],
   entropy: ["entropy", "−Σ a ln a over the keys, divided by ln of their number (0: attends to one key; 1: attends uniformly)"],
   previous: ["previous token", "mean weight from a position to the one before it"],

@@ -145,7 +145,8 @@ async function contributions(page) {
   }
   const split = page.state.get("split") ?? "parts";
   const order = page.state.get("order") ?? "layer";
-  const terms = ordered(grouped(page, parts.labels[0], parts.values, split), order);
+  const sums = [...summed(parts.labels[0], parts.values, split)];
+  const terms = ordered(sums.map(([name, value]) => [nameOf(page, name), value]), order);
   const sum = parts.values.reduce((a, b) => a + b, 0);
   const word = visible(parts.token);
   return h(
@@ -203,15 +204,15 @@ function nameOf(page, name) {
   return partName(page, name, { stack: /^stage /.test(name) });
 }
 
-// The terms summed over heads, or over parts; in the order of the model.
-function grouped(page, names, values, split) {
+// The terms summed over heads, or over parts, by name; in the order of the model.
+export function summed(names, values, split) {
   const sums = new Map();
   names.forEach((name, i) => {
     const [, layer, part] = /^(.+\.\d+)\.(\w+)/.exec(name) ?? [];
     const group = !layer || split === "heads" ? name : split === "parts" ? `${layer}.${part}` : layer;
     sums.set(group, (sums.get(group) ?? 0) + values[i]);
   });
-  return [...sums].map(([name, value]) => [nameOf(page, name), value]);
+  return sums;
 }
 
 function ordered(terms, order) {

@@ -6,7 +6,7 @@ import { beamTree } from "regard/beams.js";
 import { textsBeside } from "regard/beside.js";
 import { bars } from "regard/charts.js";
 import { colour, css, ink } from "regard/colours.js";
-import { button, choice, h, note, number, numbersBelow, percent, problem, slider, visible } from "regard/dom.js";
+import { button, choice, h, note, number, numbersBelow, percent, problem, slider, spelled, visible } from "regard/dom.js";
 import { roving } from "regard/roving.js";
 import { entropy, ordered, truncated } from "regard/sampling.js";
 import { swatch } from "regard/tokens.js";
@@ -94,9 +94,7 @@ async function candidatesAt(page, answer) {
   const canForce = page.live && page.look.can.force;
   const stands = answer === forcedPlace(page) ? "forced" : wasGiven(page, answer) ? "given" : "output";
   const mark = (token) => (token === chosen.token ? `\u00a0◂\u00a0${stands}` : "");
-  const shown = found.words.map(visible);
-  const alike = (i) => shown.indexOf(shown[i]) !== shown.lastIndexOf(shown[i]); // but for the space before it
-  const names = shown.map((word, i) => (alike(i) && found.words[i].startsWith(" ") ? `␣${word}` : word) + mark(found.tokens[i]));
+  const names = spelled(found.words).map((word, i) => word + mark(found.tokens[i]));
   const room = h("div", { class: "candidates" });
   const said = h("p", { class: "summary", role: "status" });
   const { draws } = page.look;

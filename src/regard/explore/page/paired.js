@@ -1,0 +1,28 @@
+// Numbers of two sides that have the same names: bars of A, of B and of B − A, all on one scale, and all in a table.
+
+import { bars } from "regard/charts.js";
+import { h, note, number, numbersBelow } from "regard/dom.js";
+
+/* `names`, and for each of them a number of each side, null where it has none. `titles`: of both sides. `why`: what is
+   said in place of the difference. `most`: what fills a bar. `plain`: names are our own words. */
+export function paired(page, { label, what, names, first, second, titles, why = "", format = number, unit = "", most = null, plain = false }) {
+  const differences = names.map((_, i) => (why || first[i] === null || second[i] === null ? null : second[i] - first[i]));
+  const known = [...first, ...second, ...differences].filter((value) => value !== null);
+  const scale = { most: most ?? Math.max(1e-9, ...known.map(Math.abs)), signed: known.some((value) => value < 0) };
+  const column = (title, values) =>
+    h("div", { class: "bars-beside" }, h("h3", {}, title), bars(page, { label: `${label}, ${title}`, names, values, unit, format, plain, ...scale }));
+  return h(
+    "div",
+    { class: "paired" },
+    h(
+      "div",
+      { class: "side-by-side" },
+      column(titles[0], first),
+      column(titles[1], second),
+      why ? note(why) : column("Difference: B − A", differences),
+    ),
+    numbersBelow(`Numbers of: ${label}`, [what, "A", "B", "B − A"], () =>
+      names.map((name, i) => [name, ...[first, second, differences].map((values) => number(values[i], 4))]),
+    ),
+  );
+}
