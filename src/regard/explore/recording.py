@@ -121,10 +121,6 @@ def _room(looked: Looked) -> int:
     return size - len(index("0").encode())
 
 
-def _positions(looked: Looked) -> int:
-    return max(len(stack.pieces) for stack in looked.trace.subject.stacks)
-
-
 Name = tuple[Looked, dict[str, Any], str]
 
 
