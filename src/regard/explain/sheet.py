@@ -96,8 +96,9 @@ def _step(labels: Sequence[str], room: float, size: float) -> int:
 
 
 def label(piece: str) -> str:
-    """A token as a label: without the space before a word, and with nothing hidden in it; a space alone can be seen."""
-    return shortened(visible(piece.strip() or piece[:1]) or "∅", LONGEST)
+    """A token or a class as a label: without the space before a word; a space alone is shown as ␣."""
+    words = piece.strip().split(" ") if piece.strip() else [piece[:1]]
+    return shortened(" ".join(map(visible, words)) or "∅", LONGEST)
 
 
 def text_width(texts: Sequence[str], size: float) -> float:
