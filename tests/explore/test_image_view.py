@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import regard
+from regard.errors import UsageError
 from regard.explore.questions import answer
 from regard.explore.recording import write_page
 from regard.explore.session import Session
@@ -49,6 +50,34 @@ def test_windows_are_where_attention_ends(swin):
         )
         together_TT = (down[:, None] == down) & (right[:, None] == right)
         assert np.array_equal(looks_TT.numpy(), together_TT)
+
+
+def test_biases_are_added_to_the_scores_by_distance(swin, opened, from_disk, tmp_path):
+    trace, ask = asking(swin)
+    part = next(part for part in trace.parts() if part.name == "stage 1.1.mixer")
+    found = ask("bias", {"part": part.name})
+    assert found["labels"] == [["1", "2"], *[[str(apart) for apart in range(-3, 4)]] * 2]
+    attention = part.attention()
+    products_HTS = attention.queries_BHTK[0] @ attention.keys_BHSK[0].mT / attention.queries_BHTK.shape[-1] ** 0.5
+    added_HTS = attention.scores_BHTS[0] - products_HTS
+    looks, at = 3 * 8 + 2, 2 * 8 + 5  # patches of one window, which is shifted by 2
+    expected_H = added_HTS[:, looks, at]
+    np.testing.assert_allclose([head[3 + 1][3 - 3] for head in found["values"]], expected_H, atol=1e-5)
+    with pytest.raises(UsageError, match="no biases"):
+        ask("bias", {"part": "stage 1.0.feedforward"})
+
+    fragment = "#view=image&part=stage 1.1.mixer&head=1"
+    write_page(Session([swin]), tmp_path / "page.html")
+    for page in (opened(swin, fragment=fragment), from_disk(tmp_path / "page.html", 1000, fragment)):
+        with page as at:
+            panel = at.ready("Image")
+            assert panel.locator(".problem").count() == 0
+            field = panel.get_by_role("application", name=re.compile("^Biases of stage 1, layer 2, head 2"))
+            for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"):  # the first only says where
+                field.press(key)
+            assert at.page.locator("#live").inner_text().startswith("+1 → −3: ")
+            assert said(at) == pytest.approx(float(expected_H[1]), abs=1e-3)
+            assert panel.get_by_role("group", name="Biases of all heads").get_by_role("button").count() == 2
 
 
 def test_greedy_pixels_are_the_likeliest_one_after_the_other(pixels):

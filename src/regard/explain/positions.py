@@ -1,6 +1,6 @@
 """Positional encodings: the vectors that are added, the angles of rotation, or the biases of offsets.
 
-Shapes: T positions · D channels · K channels of a head · L layers · H heads · M × M distances of a window
+Shapes: T positions · D channels · K channels of a head
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from regard.explain.heat_maps import Map, draw_maps
 from regard.explain.sheet import Sheet
 from regard.explain.shown import Shown
 from regard.explain.view import View
+from regard.inside.biases import window_bias
 from regard.inside.named import Named, named
 from regard.layers.block import Block
 from regard.layers.embedding import Embedding
@@ -34,7 +35,7 @@ def positions(view: View) -> Shown:
     longest = settings.part("positions").most_positions(settings)
     windows = [module for module in model.modules() if isinstance(module, WindowAttention)]
     if windows:
-        biases = window_biases(windows)
+        biases = [window_bias(window, f"bias, layer {n + 1}", whole=True) for n, window in enumerate(windows)]
         title = "Relative position biases: added to the scores, by head and by offset between two patches"
         return Shown(
             title, biases, lambda: _draw_biases(biases), ["offset of the query from the key, in rows and columns"]
@@ -84,19 +85,6 @@ def rotations(positions: Positions, width: int, count: int) -> Named:
     x_11TK = torch.zeros(1, 1, count, width)
     x_11TK[..., : width // 2] = 1.0
     return _named_code("positions", positions.rotate(x_11TK, torch.arange(count)[None])[0, 0])
-
-
-def window_biases(windows: Sequence[WindowAttention]) -> list[Named]:
-    """Of each layer: [H, M, M]."""
-    arrays = []
-    for layer, window in enumerate(windows):
-        side = int(window.table.shape[0] ** 0.5)
-        bias_HMM = window.table.float().cpu().T.unflatten(1, (side, side))
-        apart = [str(distance) for distance in range(-(side // 2), side // 2 + 1)]
-        heads = [str(head + 1) for head in range(window.heads)]
-        axes = [("head", heads), ("rows apart", apart), ("columns apart", apart)]
-        arrays.append(named(f"bias, layer {layer + 1}", bias_HMM, axes))
-    return arrays
 
 
 def _named_code(name: str, code_TD: Tensor) -> Named:

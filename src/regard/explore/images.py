@@ -14,6 +14,7 @@ from regard.errors import UsageError
 from regard.explain.mask_drawing import palette
 from regard.explore.look import as_png
 from regard.explore.session import Looked
+from regard.inside.biases import window_bias
 from regard.inside.named import named
 from regard.inside.rollout import everywhere, read_from, reading
 from regard.layers.windows import WindowAttention
@@ -50,6 +51,14 @@ def seen(looked: Looked, part: str, answer: int = -1) -> dict[str, Any]:
         read_from=read_from(trace, answer) if of_answers else "the mean of all patches",
         readers=reading_T.nonzero()[:, 0].tolist(),
     ).to_json()
+
+
+def bias(looked: Looked, part: str) -> dict[str, Any]:
+    """What every head of a part of a Swin adds to a score for how far two patches are apart."""
+    window = looked.part(part).module
+    if not isinstance(window, WindowAttention):
+        raise UsageError(f"'{part}' has no biases of distances.", "It is no attention in windows.", "Choose another.")
+    return window_bias(window).to_json()
 
 
 def complete(looked: Looked, keep: float = 0.5, temperature: float = 0.0, seed: int = 1) -> dict[str, Any]:

@@ -48,6 +48,7 @@ QUESTIONS = {
     "attribution": "regard.explore.attribution:attribution",
     "image": "regard.explore.images:image",
     "seen": "regard.explore.images:seen",
+    "bias": "regard.explore.images:bias",
     "complete": "regard.explore.images:complete",
 }
 

@@ -28,6 +28,7 @@ from regard.explore.steps import first_position, likeliest, steps
 from regard.explore.training import checkpoints
 from regard.files import write_atomically, writing
 from regard.inside.attribution import METHODS
+from regard.layers.windows import WindowAttention
 
 SIZES = {256: 4_800_000, 512: 15_500_000}  # bytes of a file, by the positions of its longest stack
 MOST_CHANGES = 2_000  # heads, parts and positions that are switched off one by one
@@ -256,7 +257,10 @@ def about_images(looked: Looked) -> Iterator[Question]:
     if any(stack.stack.grid for stack in looked.trace.stacks):
         yield "image", {}
         first = looked.trace.first_answer
-        yield from (("seen", {"part": part.name, "answer": first}) for part in looked.trace.parts() if part.looks)
+        parts = [part for part in looked.trace.parts() if part.looks]
+        yield from (("seen", {"part": part.name, "answer": first}) for part in parts)
+        windows = [part.name for part in parts if isinstance(part.module, WindowAttention)]
+        yield from (("bias", {"part": part}) for part in windows)
 
 
 def compared(ours: Looked, theirs: Looked) -> Iterator[Question]:

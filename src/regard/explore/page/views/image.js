@@ -9,6 +9,7 @@ import { onGrid, picture, placeOf, smallPicture } from "regard/picture.js";
 import { positions } from "regard/positions.js";
 import { layer } from "regard/source.js";
 import { tokenLine } from "regard/tokens.js";
+import { windowBias } from "regard/window_bias.js";
 
 export const id = "image";
 export const title = "Image";
@@ -40,6 +41,7 @@ export async function show(page) {
     h("h2", {}, "The whole model"),
     h("div", { class: "side-by-side" }, plain(page, about, part), rolled.figure, occluded),
     part ? await heads(page, about, parts, part, answer) : null,
+    part && about.windows[part.name] ? await windowBias(page, part, headOf(page, part)) : null,
     rolled.faithful,
     tellsPositions(page) ? await positions(page).catch((error) => problem(error)) : null,
   );
@@ -186,8 +188,12 @@ function before(stack, values) {
 
 // ---------------------------------------------------------------- heads of a layer
 
+function headOf(page, part) {
+  return Math.min(page.state.get("head") ?? 0, part.heads - 1);
+}
+
 async function heads(page, about, parts, part, answer) {
-  const head = Math.min(page.state.get("head") ?? 0, part.heads - 1);
+  const head = headOf(page, part);
   const controls = h(
     "div",
     { class: "controls" },

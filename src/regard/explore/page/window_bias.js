@@ -1,0 +1,62 @@
+// What each head of a Swin's layer adds to its scores for how far two patches are apart.
+
+import { largest, matrixOf } from "regard/arrays.js";
+import { h, note, problem } from "regard/dom.js";
+import { heatmap, paint } from "regard/heatmap.js";
+import { nameOf } from "regard/names.js";
+
+export async function windowBias(page, part, head) {
+  const title = h("h2", {}, `Relative position biases of ${nameOf(part)}`);
+  let found;
+  try {
+    found = await page.ask("bias", { part: part.name });
+  } catch (error) {
+    if (!error.what) throw error;
+    return h("section", {}, title, problem(error));
+  }
+  const [, down, across] = found.labels;
+  const maps = found.values.map((rows) => matrixOf({ values: rows }));
+  const most = Math.max(...maps.map(({ values }) => largest(values))) || 1;
+  const small = maps.map(({ values }, index) => {
+    const canvas = h("canvas", { width: across.length, height: down.length, class: "pixels thumbnail", "aria-hidden": "true" });
+    paint(canvas, values, "signed", most);
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "head-button",
+        "aria-pressed": String(index === head),
+        "aria-label": `biases of head ${index + 1}`,
+        onclick: () => page.state.set({ head: index }),
+      },
+      canvas,
+      h("span", { class: "under" }, String(index + 1)),
+    );
+  });
+  return h(
+    "section",
+    { class: "window-bias" },
+    title,
+    note(
+      "This model is told where patches stand by these alone: each head adds to a score a number learned for the distance of the two patches, " +
+        "in rows and columns from the patch that is looked at to the one that looks. In the middle: a patch and itself.",
+    ),
+    h(
+      "div",
+      { class: "side-by-side" },
+      h("div", { class: "small-pictures", role: "group", "aria-label": "Biases of all heads" }, small),
+      heatmap(page, {
+        matrix: maps[head],
+        label: `Biases of ${nameOf(part)}, head ${head + 1}`,
+        rows: { labels: signed(down), axis: "rows apart", plain: true },
+        columns: { labels: signed(across), axis: "columns apart", plain: true },
+        scale: "signed",
+        most,
+      }),
+    ),
+  );
+}
+
+function signed(labels) {
+  return labels.map((label) => (label.startsWith("-") ? label.replace("-", "−") : label === "0" ? label : `+${label}`));
+}
