@@ -142,7 +142,7 @@ def test_what_heads_do_is_compared_by_every_score(language, other, opened):
     scores = [run.trace(TEXT).heads("entropy")["entropy"].values for run in (language, other)]
     with opened(language, other, text=TEXT, fragment="#view=compare") as at:
         panel = at.ready("Compare")
-        panel.get_by_text("What every head does, on both sides").click()
+        panel.get_by_text("Scores of all heads, on both sides").click()
         field = panel.get_by_role("application", name=re.compile("^entropy, B − A"))
         field.press("ArrowRight")
         field.press("ArrowRight")  # the first only says where one is
@@ -169,7 +169,7 @@ def test_two_images_stand_side_by_side(image_classifier, opened):
         weights_HTS = looks[1].trace.last.layers[-1].part("mixer").attention().weights_BHTS[0]
         shown = at.page.locator("#live").inner_text().rpartition(": ")[2]
         assert as_number(shown) == pytest.approx(float(weights_HTS[0].mean(0)[0]), abs=1e-4)
-        assert "these are two images" in panel.inner_text()
+        assert "the images differ" in panel.inner_text()
 
 
 def test_one_image_in_two_runs_has_a_difference_of_heads(image_classifier, swin, opened, from_disk, tmp_path):
@@ -201,7 +201,7 @@ def test_the_second_input_begins_as_the_first(language, opened):
     with opened(language, text=TEXT, fragment="#view=compare") as at:
         panel = at.ready("Compare")
         assert panel.get_by_role("form", name="Second input").get_by_label("Text").input_value() == TEXT
-        assert "change it" in panel.inner_text()
+        assert "copy of A" in panel.inner_text()
 
 
 def test_two_inputs_of_one_run_say_why_there_is_no_difference(language, opened):

@@ -57,7 +57,7 @@ export async function contributions(page, sides, places) {
   } catch (error) {
     if (!error.what) throw error;
     second = await own(b, places[1]);
-    why = `There is no difference: these are logits of two words, as B's of “${visible(words[0])}” cannot be had. ${error.what} ${error.why}`;
+    why = `No difference is shown: these are logits of two different words. B has no logit for “${visible(words[0])}”: ${error.what} ${error.why}`;
   }
   const sums = [first, second].map((each) => summed(each.labels[0], each.values, "parts"));
   const names = [...new Set(sums.flatMap((each) => [...each.keys()]))];
@@ -68,13 +68,13 @@ export async function contributions(page, sides, places) {
     { class: "compared-contributions" },
     note(
       "What each part added to the logit of one word, on one scale. ",
-      words[0] === words[1] || why ? "" : `B's own answer is “${visible(words[1])}”; shown is what its parts added to “${visible(words[0])}”. `,
+      words[0] === words[1] || why ? "" : `B's own answer is “${visible(words[1])}”; shown are the contributions to “${visible(words[0])}”. `,
       alike ? "" : "“–”: that side has no such part.",
     ),
     paired(page, {
       label: "Contributions",
       what: "part",
-      names: names.map((name) => partName(page, name, { stack: /^stage /.test(name) })),
+      names: names.map((name) => nameOnBoth(sides.filter((_, i) => sums[i].has(name)), page, name)),
       first: names.map((name) => sums[0].get(name) ?? null),
       second: names.map((name) => sums[1].get(name) ?? null),
       titles: [`A: ${visible(first.token)}, ${total(first)}`, `B: ${visible(second.token)}, ${total(second)}`],
@@ -83,6 +83,13 @@ export async function contributions(page, sides, places) {
       plain: true,
     }),
   );
+}
+
+// A part by what it is on each side that has it: "layer 1, self-attention / GRU".
+function nameOnBoth(sides, page, name) {
+  const names = sides.map((side) => partName({ parts: () => page.parts(side.look) }, name, { stack: /^stage /.test(name) }));
+  const [first, ...others] = [...new Set(names)];
+  return [first, ...others.map((other) => other.split(", ").at(-1))].join(" / ");
 }
 
 // What cannot be said of one side does not take the rest of the view away.

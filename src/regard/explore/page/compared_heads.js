@@ -8,7 +8,7 @@ import { SCORES } from "regard/views/heads.js";
 
 // Computed when it is opened. `parts`: those that both sides have.
 export function comparedScores(page, sides, parts) {
-  const details = h("details", { class: "numbers" }, h("summary", {}, "What every head does, on both sides"));
+  const details = h("details", { class: "numbers" }, h("summary", {}, "Scores of all heads, on both sides"));
   const room = h("div", {});
   async function draw(score) {
     page.state.set({ score }, { quietly: true });
@@ -45,7 +45,7 @@ async function maps(page, sides, parts, score) {
     ),
   );
   const difference = values[0].map((value, i) => values[1][i] - value);
-  if (values.some((each) => each.every(Number.isNaN))) return [note("This score makes no sense for one of the two.")];
+  if (values.some((each) => each.every(Number.isNaN))) return [note("This score is not defined for one of the two.")];
   const most = Math.max(...[...values, difference].map(largest)) || 1;
   const scale = values.some((each) => each.some((value) => value < 0)) ? "signed" : "positive";
   const map = (title, label, each, its) =>

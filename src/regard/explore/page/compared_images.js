@@ -19,21 +19,21 @@ export async function comparedImages(page, sides, places, parts, head) {
       "div",
       { class: "picture-column" },
       h("h3", {}, title),
-      picture(page, { address: side.look.picture, stack: its.part.keys, values: its.values, label, scale, most, caption: `seen from ${its.from}` }),
+      picture(page, { address: side.look.picture, stack: its.part.keys, values: its.values, label, scale, most, caption: `readout: ${its.from}` }),
     );
   const its = (i) => ({ part: parts[i], values: values[i], from: seen[i].read_from });
   const of = `${nameOf(parts[0])}, head ${head + 1}`;
   return h(
     "div",
     { class: "compared-images" },
-    note(`What ${of} sees in the images: the shares of its attention.`),
+    note(`Attention of ${of} over both images.`),
     h(
       "div",
       { class: "side-by-side" },
       sides.map((side, i) => column(side.title, side, its(i), `${of}, over the image of ${side.letter}`, "positive")),
       difference
         ? column("Difference: B − A", sides[0], { ...its(0), values: difference }, `${of}, over the image, B − A`, "signed")
-        : note("There is no difference: these are two images, so the same place shows two things."),
+        : note("No difference is shown: the images differ, so the same patch holds different content."),
     ),
   );
 }

@@ -1,4 +1,4 @@
-// What each head of a Swin's layer adds to its scores for how far two patches are apart.
+// What each head of a Swin's layer adds to its scores for the offset between two patches.
 
 import { largest, matrixOf } from "regard/arrays.js";
 import { h, note, problem } from "regard/dom.js";
@@ -38,8 +38,8 @@ export async function windowBias(page, part, head) {
     { class: "window-bias" },
     title,
     note(
-      "This model is told where patches stand by these alone: each head adds to a score a number learned for the distance of the two patches, " +
-        "in rows and columns from the patch that is looked at to the one that looks. In the middle: a patch and itself.",
+      "The only positional information of this model: each head adds to a score a learned number that depends on the offset of the query " +
+        "from the key, in rows and columns of patches. Centre: a patch and itself.",
     ),
     h(
       "div",
@@ -48,8 +48,8 @@ export async function windowBias(page, part, head) {
       heatmap(page, {
         matrix: maps[head],
         label: `Biases of ${nameOf(part)}, head ${head + 1}`,
-        rows: { labels: signed(down), axis: "rows apart", plain: true },
-        columns: { labels: signed(across), axis: "columns apart", plain: true },
+        rows: { labels: signed(down), axis: "row offset", plain: true },
+        columns: { labels: signed(across), axis: "column offset", plain: true },
         scale: "signed",
         most,
       }),

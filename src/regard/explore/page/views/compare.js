@@ -25,7 +25,7 @@ export async function show(page) {
   const chosen = whatIsBeside(page);
   const controls = [h("p", { class: "note" }, noteOf(page, chosen)), choices(page, chosen)];
   if (chosen.run === page.run && !chosen.input) {
-    return h("section", { class: "compare" }, controls, note("It begins as the first: change it, and press Compare."));
+    return h("section", { class: "compare" }, controls, note("B starts as a copy of A: edit it, then press Compare."));
   }
   let shown;
   try {
