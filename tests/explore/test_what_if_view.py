@@ -44,7 +44,7 @@ def without_head(trained):
 def test_enter_asks_for_the_patch_as_it_does_for_an_input(trained, opened):
     with opened(trained, text=SENTENCE, fragment="#view=what-if") as at:
         at.page.get_by_role("button", name="Patch", exact=True).first.click()
-        field = at.page.locator("#second-text")
+        field = at.page.locator("#second-input-text")
         field.fill("The old farmer helps the woman.")
         field.press("Enter")
         at.page.locator("#panel .heatmap, #panel .problem").first.wait_for()
@@ -150,7 +150,7 @@ def test_the_page_switches_off_changes_and_patches(trained, opened, without_head
 
         panel.get_by_role("button", name="Patch", exact=True).click()
         at.ready("What if")
-        panel.get_by_label("second text").fill("The old farmer sees the child.")
+        panel.get_by_label("Text").fill("The old farmer sees the child.")
         panel.get_by_role("group", name="Second input").or_(panel.locator("form")).get_by_role("button").click()
         at.ready("What if")
         field = panel.get_by_role("application").last

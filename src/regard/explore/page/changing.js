@@ -40,7 +40,7 @@ export async function changing(page) {
           { class: "controls" },
           button("Reset", () => page.state.set({ changed: undefined })),
           button("Open as new input", () =>
-            page.state.set({ input: { ...page.input, tokens: changed }, changed: undefined }),
+            page.state.set({ input: { ...page.input, tokens: changed, written: undefined }, changed: undefined }),
           ),
         )
       : null,

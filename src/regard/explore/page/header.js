@@ -30,16 +30,17 @@ function warning(text) {
 }
 
 function changeRun(page, run) {
-  const { tokens, forced, ...input } = page.state.get("input"); // ids of the other run
+  const { tokens, written, forced, ...input } = page.state.get("input"); // ids of the other run
   page.state.set({ run, input });
 }
 
 const FAILED = Symbol("an image that could not be sent");
 
 // An input of the run as a form. `submit`: called with what was filled in; an image, as soon as it is chosen.
-export function inputForm(page, { label, button, input, submit }) {
+// `without`: fields that it leaves out.
+export function inputForm(page, { label, button, input, submit, without = [] }) {
   const prefix = label.toLowerCase().replace(/\W+/g, "-");
-  const fields = page.runs[page.run].fields.map((name) => [
+  const fields = page.runs[page.run].fields.filter((name) => !without.includes(name)).map((name) => [
     name,
     name === "image" ? imageField(page, String(input.image ?? "")) : textField(page, `${prefix}-${name}`, name, input[name] ?? ""),
   ]);
@@ -116,6 +117,12 @@ function answerOf({ said, speaks, answers }) {
   return `${speaks}: ${shown.map(({ label, probability }) => `‘${visible(label)}’ (${percent(probability)})`).join(", ")}`;
 }
 
+// Of a class, how probable it is.
+function sureness({ answers, can, said: spoken }) {
+  const [only] = answers;
+  return can.classes && answers.length === 1 && spoken === only.label ? ` (${percent(only.probability)})` : "";
+}
+
 function said(page) {
   const { look } = page;
   const answered = answerOf(look);
@@ -123,7 +130,7 @@ function said(page) {
   return h(
     "p",
     { class: "said" },
-    answered ? [h("strong", {}, answered), " "] : null,
+    answered ? [h("strong", {}, answered), sureness(look), " "] : null,
     look.can.attention
       ? h(
           "span",

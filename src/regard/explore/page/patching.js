@@ -1,9 +1,11 @@
 // Patching: which activations of a second input, put into this one, restore the answer of the second.
 
-import { choice, h, note, number, percent, problem, submittedByEnter, visible } from "regard/dom.js";
+import { choice, h, note, number, percent, problem, visible } from "regard/dom.js";
+import { inputForm } from "regard/header.js";
 import { heatmap } from "regard/heatmap.js";
 import { partName } from "regard/names.js";
 
+const FIXED = ["target", "wish"]; // both inputs are asked for the same
 const WHAT = [
   ["residual", "the residual stream, after each layer"],
   ["parts", "the output of each part"],
@@ -23,7 +25,7 @@ export async function patching(page) {
       "on this one: 1 means that it alone restores the second input's answer, 0 that nothing changes. ",
       page.look.stacks.length > 1 && page.look.can.change ? "Both inputs use this output." : "",
     ),
-    form(page, second),
+    inputForm(page, { label: "Second input", button: "Patch", input: second ?? page.input, without: FIXED, submit: (other) => page.state.set({ second: other }) }),
     h("div", { class: "controls" }, choice("patched", WHAT, what, (value) => page.state.set({ patch: value }))),
     room,
   );
@@ -37,37 +39,6 @@ export async function patching(page) {
     }
   }
   return view;
-}
-
-function form(page, second) {
-  const run = page.runs[page.run];
-  const fields = run.fields.filter((name) => !["target", "wish"].includes(name));
-  const inputs = fields.map((name) => {
-    const value = second?.[name] ?? page.input[name] ?? "";
-    if (name === "image") {
-      let chosen = value;
-      const names = run.examples.map((example) => example.image).filter(Boolean);
-      const options = names.map((each) => [each, each]);
-      return { name, element: choice("second image", options, value, (other) => (chosen = other)), read: () => chosen };
-    }
-    const input = h("textarea", { id: `second-${name}`, rows: 1, value, spellcheck: "false" });
-    submittedByEnter(input);
-    const label = h("label", { for: `second-${name}` }, `second ${name}`);
-    return { name, element: h("span", { class: "field wide" }, label, input), read: () => input.value };
-  });
-  return h(
-    "form",
-    {
-      class: "input",
-      "aria-label": "Second input",
-      onsubmit: (event) => {
-        event.preventDefault();
-        page.state.set({ second: Object.fromEntries(inputs.map(({ name, read }) => [name, read()])) });
-      },
-    },
-    inputs.map(({ element }) => element),
-    h("button", { type: "submit" }, "Patch"),
-  );
 }
 
 // A heat map for each stack; of heads, one for all.

@@ -199,7 +199,7 @@ async function force(page, answer, token, room) {
 function itsOwn(page) {
   const own = page.state.get("own");
   if (!own) return null;
-  const plain = ({ tokens, forced, target, ...rest }) => JSON.stringify(rest, Object.keys(rest).sort());
+  const plain = ({ tokens, written, forced, target, ...rest }) => JSON.stringify(rest, Object.keys(rest).sort());
   return plain(own) === plain(page.input) && JSON.stringify(own) !== JSON.stringify(page.input) ? own : null;
 }
 
