@@ -21,7 +21,7 @@ from typing import Any
 
 import regard
 from alignment import apart
-from regard.inside.alignment import choose
+from regard.inside.alignment_choice import choose
 
 SHARED = ["tokenizer.vocabulary=10000", "training.tokens_per_batch=16384", "training.validate_every=1000"]
 SHARED += ["training.patience=0", "training.steps=8000", "data.held_out=0.005"]

@@ -8,7 +8,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.explore.arithmetic import arithmetic
-from regard.explore.look import tensor
+from regard.explore.matrices import tensor
 from regard.explore.session import Looked
 from regard.explore.steps import steps
 from regard.inside.trace import trace

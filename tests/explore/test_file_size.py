@@ -17,7 +17,7 @@ import torch
 
 from regard.explore import recording
 from regard.explore.arrays import unpacked
-from regard.explore.look import matrix
+from regard.explore.matrices import matrix
 from regard.explore.page import index
 from regard.explore.recording import write_page
 from regard.explore.session import Looked, Session

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regard.explore.arrays import Matrix, unpacked
-from regard.explore.look import tensor
+from regard.explore.matrices import tensor
 
 SENTENCE = "The old farmer helps the child."
 

@@ -11,8 +11,9 @@ import pytest
 from command import regard as command
 from regard.data.tokenizers import TextTokenizer, train_tokenizer
 from regard.errors import RegardError, UsageError
-from regard.inside import alignment
-from regard.inside.alignment import Way, Words, align_pairs, choose, links_of
+from regard.inside import alignment, alignment_choice
+from regard.inside.alignment import Way, Words, links_of
+from regard.inside.alignment_choice import align_pairs, choose
 from regard.settings import TokenizerSettings
 
 SOURCE = ["ka", "lo", "mi", "nu", "pe", "ri", "so", "tu", "va", "wo", "xi", "za"]
@@ -77,7 +78,7 @@ def test_from_pieces_to_words_by_hand():
     source, target = Words(["ab", "c"], [0, 0, 1, -1]), Words(["x", "yz"], [0, 1, 1])
     weights_TS = np.array([[0.1, 0.2, 0.6, 0.1], [0.4, 0.3, 0.2, 0.1], [0.0, 0.1, 0.1, 0.8], [0.2, 0.2, 0.5, 0.1]])
     ways = [Way(0, "writes"), Way(0, "reads")]
-    writes_JX, reads_JX = dict(alignment._words(weights_TS[None, None], source, target, ways)).values()
+    writes_JX, reads_JX = dict(alignment.to_words(weights_TS[None, None], source, target, ways)).values()
     assert writes_JX == pytest.approx(np.array([[0.3, 0.6, 0.1], [0.4, 0.15, 0.45]]))
     assert reads_JX == pytest.approx(np.array([[0.7, 0.2, 0.1], [0.25, 0.3, 0.45]]))
     assert links_of(writes_JX) == {(1, 0)}  # the second word looked at <end>
@@ -106,14 +107,14 @@ def way_of(result) -> Way:
 
 
 def test_pairs_are_drawn_from_all_over_a_sorted_corpus(word_for_word, monkeypatch):
-    everything = alignment._sampled(word_for_word, "train", 5000)
-    drawn = alignment._sampled(word_for_word, "train", 100)
+    everything = alignment_choice._sampled(word_for_word, "train", 5000)
+    drawn = alignment_choice._sampled(word_for_word, "train", 100)
     places = sorted(everything.index(pair) for pair in drawn)
     assert len(drawn) == 100 and len(everything) == 3000
     assert places[0] < 300 and 1200 < np.mean(places) < 1800 and places[-1] > 2700
-    assert drawn == alignment._sampled(word_for_word, "train", 100)
-    monkeypatch.setattr(alignment, "MOST_PAIRS", 50)
-    assert alignment._sampled(word_for_word, "train", 100) == everything[:50]
+    assert drawn == alignment_choice._sampled(word_for_word, "train", 100)
+    monkeypatch.setattr(alignment_choice, "MOST_PAIRS", 50)
+    assert alignment_choice._sampled(word_for_word, "train", 100) == everything[:50]
 
 
 def test_what_is_left_out_is_chosen_among_the_ways_that_fit():
@@ -135,7 +136,7 @@ def test_pairs_side_by_side_are_aligned_as_alone(word_for_word, monkeypatch):
             shown = trace.alignment(way.layer, way.reading, way.head)
             assert frozenset(map(tuple, shown.notes["links"])) == links
             assert shown.labels == (target.split(), source.split())
-    monkeypatch.setattr(alignment, "POSITIONS", 1)
+    monkeypatch.setattr(alignment_choice, "POSITIONS", 1)
     assert [each.links for each in align_pairs(word_for_word, pairs)] == [each.links for each in together]
 
 
@@ -152,7 +153,7 @@ def test_an_alignment_names_layer_and_reading_and_how_they_were_chosen(word_for_
 
 
 def test_without_training_data_it_is_chosen_by_entropy(word_for_word, monkeypatch):
-    monkeypatch.setattr(alignment, "count_words", lambda task: None)
+    monkeypatch.setattr(alignment_choice, "count_words", lambda task: None)
     monkeypatch.setattr(word_for_word, "alignment_choice", None)
     pairs = pairs_of(word_for_word)[:6]
     choice = choose(word_for_word, pairs)
@@ -164,7 +165,7 @@ def test_without_training_data_it_is_chosen_by_entropy(word_for_word, monkeypatc
 
 def test_additive_attention_is_aligned_too(make):
     subject = make("translator-bahdanau")
-    found = alignment._cross_weights(subject.model, [[5, 9, 2], [5, 2]], [[7], [7, 8, 9]])
+    found = alignment_choice._cross_weights(subject.model, [[5, 9, 2], [5, 2]], [[7], [7, 8, 9]])
     assert found.shape == (2, 2, 1, 4, 3)
     assert found[0, 1, 0, :, :2].sum(-1) == pytest.approx(np.ones(4), abs=1e-5)
 
@@ -180,7 +181,7 @@ def test_mistakes_are_told(word_for_word, language, make):
     with pytest.raises(UsageError, match=r"(?s)no reading 'foo'.*writes or reads"):
         traced.alignment(reading="foo")
     with pytest.raises(RegardError, match="no cross-attention"):
-        alignment._cross_weights(make("translator", mixer="gru", cross="none").model, [[5, 2]], [[7]])
+        alignment_choice._cross_weights(make("translator", mixer="gru", cross="none").model, [[5, 2]], [[7]])
 
 
 def test_the_command_scores_an_alignment(word_for_word, links):

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from regard.errors import UsageError
-from regard.explore.look import OF_ANSWERS, tensor
+from regard.explore.matrices import OF_ANSWERS, tensor
 from regard.explore.session import Looked
 from regard.explore.stages import before_part, hidden, inner, joined, last_norm, layer_of, stack_of, stream
 from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage

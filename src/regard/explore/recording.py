@@ -19,7 +19,7 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.explore.arrays import PACKING
-from regard.explore.look import OF_ATTENTION, matrix
+from regard.explore.matrices import OF_ATTENTION, matrix
 from regard.explore.page import index
 from regard.explore.questions import answer, runs
 from regard.explore.session import Looked, Session, canonical

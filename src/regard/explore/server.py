@@ -32,7 +32,7 @@ from starlette.routing import Route
 
 from regard.errors import RegardError, UsageError
 from regard.explore import HOST
-from regard.explore.look import matrix
+from regard.explore.matrices import matrix
 from regard.explore.page import index, modules
 from regard.explore.questions import answer, runs
 from regard.explore.session import Session

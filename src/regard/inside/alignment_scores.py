@@ -9,7 +9,8 @@ from typing import Any
 from regard.data.pairs import Pair
 from regard.evaluation.alignment import AlignmentScore, read_gold, score_alignment
 from regard.evaluation.metrics import Evaluation, Score
-from regard.inside.alignment import Way, align_pairs, choose, count_words
+from regard.inside.alignment import Way
+from regard.inside.alignment_choice import align_pairs, choose, count_words
 from regard.tables import text_table
 
 SIGNATURE = "links of cross-attention · S sure ⊆ P possible · over the corpus"

@@ -430,7 +430,8 @@ class PairTask(Task[P]):
         )
 
     def _aligner(self, text: str, said: str, ids: list[int]) -> Aligner:
-        from regard.inside.alignment import Aligner, Words, choose
+        from regard.inside.alignment import Aligner, Words
+        from regard.inside.alignment_choice import choose
 
         source, written = self.tokenizers.both
         words = Words.of(source, text, source.encode([text])[0])
