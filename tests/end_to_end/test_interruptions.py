@@ -1,4 +1,4 @@
-"""Whatever stops a training, going on with it gives the same bytes as never stopping."""
+"""Whatever stops a training, going on with it gives the same bytes as never stopping; and the page ends at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import resource
 import shlex
 import shutil
 import signal
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,20 @@ def test_a_finished_run_can_be_given_more_steps(copy: Path):
     assert json.loads((copy / "summary.json").read_text())["steps"] == 45
     assert newest(copy) == 45
     assert "steps = 45 " in (copy / "config.toml").read_text(), "so that --resume alone keeps to it"
+
+
+def test_ctrl_c_ends_the_page_in_the_middle_of_a_long_computation(run: Path, tmp_path: Path):
+    """Of 3,500 positions, an attribution with its faithfulness takes minutes, in a thread that cannot be stopped."""
+    with running("explore", run, "--no-browser", cwd=tmp_path) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().decode().strip()
+        asked = {"run": 0, "input": {"text": "The old farmer helps the child. " * 300}, "what": "attribution"}
+        request = urllib.request.Request(
+            f"{address}api/ask", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+        )
+        with pytest.raises(TimeoutError):  # it is not refused either
+            urllib.request.urlopen(request, timeout=5)
+        process.send_signal(signal.SIGINT)
+        result = finish(process)
+    assert result.code == 0
+    assert "Traceback" not in result.stderr

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from browser import serving
+from regard.data.tokenizers import END, START
 from regard.errors import UsageError
 from regard.explore.questions import answer
 from regard.explore.session import Session
@@ -124,6 +125,13 @@ def test_the_page_switches_off_changes_and_patches(trained, opened, without_head
         expected = logits_AW.softmax(-1)[range(len(said)), said].tolist()
         assert shown == pytest.approx(expected, abs=1e-3)
         assert head.evaluate("element => element === document.activeElement")
+        at.page.reload()  # what is off stands in the address
+        panel = at.ready("What if")
+        assert head.get_attribute("aria-pressed") == "true"
+        assert panel.locator(".changes-table tbody td:nth-child(4)").first.inner_text() == f"{shown[0]:.1%}".replace(
+            "%", " %"
+        )
+        assert at.page.locator("#head").get_by_text("cannot be read").count() == 0
         panel.get_by_label("also regenerate the output").check()
         panel.locator(".texts-beside").wait_for()
 
@@ -173,3 +181,33 @@ def test_the_file_has_each_change_alone(trained, page_on_disk, from_disk):
         panel.get_by_role("button", name="encoder, layer 2 off", exact=True).click()
         assert "combination is not in the file" in panel.get_by_role("alert").inner_text()
         assert panel.locator(".changes-table").count() == 0
+
+
+def test_changed_tokens_are_opened_as_the_text_that_they_spell(session, trained, opened):
+    """A changed source gets an output of its own; a changed output is a given one."""
+    subject = trained.trace(SENTENCE).subject
+    source, written = trained.tokenizers.both
+    other = source.encode(["The young farmer helps the child."])[0]
+    input_ = answer(session, 0, GIVEN, "opened", {"tokens": [[*other, END], subject.tokens[1]]})["input"]
+    assert input_ == {"text": "The young farmer helps the child."}
+    target = written.encode(["Das Kind."])[0]
+    both = answer(session, 0, GIVEN, "opened", {"tokens": [subject.tokens[0], [START, *target]]})["input"]
+    assert both == {"text": SENTENCE, "target": written.decode([target])[0]}
+    odd = [[*reversed(subject.tokens[0][:-1]), END], subject.tokens[1]]
+    found = answer(session, 0, GIVEN, "opened", {"tokens": odd})["input"]
+    assert session.looked(0, found).trace.subject.tokens[0] == odd[0]
+    with opened(trained, text=SENTENCE) as at:
+        at.page.evaluate(
+            "input => { location.hash = `#input=${encodeURIComponent(JSON.stringify(input))}` }",
+            {
+                "text": SENTENCE,
+                "tokens": odd,
+            },
+        )
+        note = at.page.locator("#head .warning")
+        note.wait_for()
+        assert "the tokens differ" in note.inner_text()
+        assert at.page.locator("#head .said").inner_text().startswith("given output:")
+        note.get_by_role("button", name="Undo").click()
+        at.ready("Steps")
+        assert at.page.locator("#head .said strong").inner_text() == subject.said

@@ -97,6 +97,8 @@ def _listen(port: int) -> socket.socket:
 
 
 def _serve(session: Any, listener: socket.socket, browser: bool) -> None:
+    import logging
+    import os
     import threading
     import webbrowser
 
@@ -114,7 +116,14 @@ def _serve(session: Any, listener: socket.socket, browser: bool) -> None:
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    config = uvicorn.Config(make_app(session), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what is cut off need not be told
+            await super().shutdown(sockets)
+            if session.busy:  # a thread that computes cannot be stopped, and nothing here is left half-written
+                session.close()
+                os._exit(0)
+
+    config = uvicorn.Config(make_app(session), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     try:
         Server(config).run(sockets=[listener])
     except KeyboardInterrupt:

@@ -35,6 +35,7 @@ QUESTIONS = {
     "at_checkpoint": "regard.explore.training:at_checkpoint",
     "ablate": "regard.explore.what_if:ablate",
     "change": "regard.explore.what_if:change",
+    "opened": "regard.explore.what_if:opened",
     "rewrite": "regard.explore.what_if:rewrite",
     "patch": "regard.explore.what_if:patch",
     "vocabulary": "regard.explore.what_if:vocabulary",

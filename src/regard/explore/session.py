@@ -105,6 +105,14 @@ class Session:
     def close(self) -> None:
         self._uploads.cleanup()
 
+    @property
+    def busy(self) -> bool:
+        """Whether another thread is computing."""
+        free = self.lock.acquire(blocking=False)
+        if free:
+            self.lock.release()
+        return not free
+
     def fields(self, run: int) -> list[str]:
         """What an input of this run is made of: the arguments of its `subject`."""
         task: Any = self.tasks[run]

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import UsageError
-from regard.explore.session import Looked, fitting, with_tokens
+from regard.errors import RegardError, UsageError
+from regard.explore.session import OF_TOKENS, Looked, fitting, with_tokens
 from regard.inside.ablation import By, Off
 from regard.inside.lens import answer_names
 from regard.inside.named import named
@@ -44,6 +44,27 @@ def change(looked: Looked, tokens: list[list[int]]) -> dict[str, Any]:
         )
     pieces = [stack.pieces for stack in there.stacks]
     return _beside(looked, there.logits()[0]) | {"pieces": pieces, "input": looked.given | {"tokens": tokens}}
+
+
+def opened(looked: Looked, tokens: list[list[int]]) -> dict[str, Any]:
+    """The input to ask for where other tokens are to be looked into: their text, if it is read as these tokens.
+
+    About another source the model then generates another output; one that was changed is given.
+    """
+    here = looked.trace.subject
+    with fitting():
+        there = with_tokens(here, tokens)
+    plain = {name: value for name, value in looked.given.items() if name not in ("target", *OF_TOKENS)}
+    as_text = plain | {"text": there.given}
+    changed = len(tokens) > 1 and here.tokens is not None and tokens[-1] != here.tokens[-1]
+    if changed:
+        as_text["target"] = there.said
+    try:
+        found = looked.session.looked(looked.run, as_text).trace.subject.tokens if "text" in looked.given else None
+    except RegardError:
+        found = None
+    same = found is not None and found[0] == tokens[0] and (not changed or found[-1] == tokens[-1])
+    return {"input": as_text if same else plain | {"tokens": tokens}}
 
 
 def _beside(looked: Looked, logits_AW: Tensor) -> dict[str, Any]:

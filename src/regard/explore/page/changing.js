@@ -39,9 +39,10 @@ export async function changing(page) {
           "div",
           { class: "controls" },
           button("Reset", () => page.state.set({ changed: undefined })),
-          button("Open as new input", () =>
-            page.state.set({ input: { ...page.input, tokens: changed, written: undefined }, changed: undefined }),
-          ),
+          button("Open as new input", async () => {
+            const { input } = await page.ask("opened", { tokens: changed });
+            page.state.set({ input, changed: undefined });
+          }),
         )
       : null,
     result,

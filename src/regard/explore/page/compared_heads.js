@@ -23,7 +23,7 @@ export function comparedScores(page, sides, parts) {
   }
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
-    const chosen = page.state.get("score") in SCORES ? page.state.get("score") : "entropy";
+    const chosen = Object.hasOwn(SCORES, page.state.get("score") ?? "") ? page.state.get("score") : "entropy";
     const named = Object.entries(SCORES).map(([name, [title]]) => [name, title]);
     details.append(h("div", { class: "controls" }, choice("score", named, chosen, draw)), room);
     draw(chosen);

@@ -19,9 +19,20 @@ export function header(page) {
     ),
     inputForm(page, { label: "Input", button: "Look", input: page.input, submit: (input) => page.state.set({ input }) }),
     page.look ? said(page) : null,
+    page.look ? otherTokens(page) : null,
     ...page.state.unread.map((name) => warning(`The “${name}” in this address cannot be read and was ignored.`)),
     ...(page.look?.warnings ?? []).map(warning),
   ].filter(Boolean);
+}
+
+// Where the model was given other tokens than those of the text in the form.
+function otherTokens(page) {
+  const { tokens, written, forced, ...plain } = page.input;
+  if (!tokens && !forced) return null;
+  const word = forced ? visible(page.look.answers[forced.length - 1]?.label ?? "") : "";
+  const text = forced ? `“${word}” was forced at place ${forced.length}. ` : "A token was forced or changed: the tokens differ from the text above. ";
+  const back = page.live ? h("button", { type: "button", onclick: () => page.state.set({ input: plain, own: undefined, forced: undefined }) }, "Undo") : null;
+  return h("p", { class: "warning", role: "status" }, h("strong", {}, "Note: "), text, back);
 }
 
 // What a person should know before reading on: that the input was cut, for one.
@@ -117,6 +128,12 @@ function answerOf({ said, speaks, answers }) {
   return `${speaks}: ${shown.map(({ label, probability }) => `‘${visible(label)}’ (${percent(probability)})`).join(", ")}`;
 }
 
+// An output that stands in the form, or belongs to other tokens, is not the model's own.
+function whose({ look: { answers, speaks, stacks } }) {
+  const given = speaks === "said" && stacks.length > 1 && answers.every((answer) => answer.given);
+  return given ? h("span", { class: "quiet" }, "given output: ") : null;
+}
+
 // Of a class, how probable it is.
 function sureness({ answers, can, said: spoken }) {
   const [only] = answers;
@@ -130,7 +147,7 @@ function said(page) {
   return h(
     "p",
     { class: "said" },
-    answered ? [h("strong", {}, answered), sureness(look), " "] : null,
+    answered ? [whose(page), h("strong", {}, answered), sureness(look), " "] : null,
     look.can.attention
       ? h(
           "span",

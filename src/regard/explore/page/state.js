@@ -5,7 +5,11 @@ const isNumber = (value) => typeof value === "number";
 const isObject = (value) => typeof value === "object" && !Array.isArray(value);
 const isSpan = (value) => Array.isArray(value) && value.length === 2 && value.every(isIndex) && value[0] < value[1];
 const isWindow = (value) => isObject(value) && ["rows", "columns"].every((side) => value[side] === undefined || isSpan(value[side]));
-const isOff = (value) => isObject(value) && ["heads", "parts", "layers", "positions"].every((kind) => Array.isArray(value[kind]));
+const isName = (value) => typeof value === "string";
+const isPlace = (value) => Array.isArray(value) && value.length === 2 && isName(value[0]) && isIndex(value[1]);
+const OFF = { heads: isName, parts: isName, layers: isName, positions: isPlace };
+const isListOf = (each, value) => value === undefined || (Array.isArray(value) && value.every(each)); // nothing is off there
+const isOff = (value) => isObject(value) && Object.keys(OFF).every((kind) => isListOf(OFF[kind], value[kind]));
 
 // What the values of an address must be; anyone may have written it. Null is nothing chosen.
 const KINDS = {

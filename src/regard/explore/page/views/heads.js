@@ -33,7 +33,7 @@ export async function show(page) {
   const shown = parts.filter((part) => kindOf(part) === kind);
   const chosen = shown.find((part) => part.name === page.state.get("part")) ?? shown.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, chosen.heads - 1);
-  const sort = page.state.get("sort") in SCORES ? page.state.get("sort") : null;
+  const sort = Object.hasOwn(SCORES, page.state.get("sort") ?? "") ? page.state.get("sort") : null;
   const scale = scaleOf(page, chosen);
   const [grid, large] = await Promise.all([
     thumbnails(page, shown, chosen, head, sort, scale).catch((error) => problem(error)),
