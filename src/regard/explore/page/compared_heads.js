@@ -6,15 +6,15 @@ import { heatmap } from "regard/heatmap.js";
 import { nameOf } from "regard/names.js";
 import { SCORES } from "regard/views/heads.js";
 
-// Computed when it is opened. `parts`: those that both sides have.
-export function comparedScores(page, sides, parts) {
+// Computed when it is opened. `pairs`: a part of each side, for each that both have.
+export function comparedScores(page, sides, pairs) {
   const details = h("details", { class: "numbers" }, h("summary", {}, "Scores of all heads, on both sides"));
   const room = h("div", {});
   async function draw(score) {
     page.state.set({ score }, { quietly: true });
     let drawn;
     try {
-      drawn = await maps(page, sides, parts, score);
+      drawn = await maps(page, sides, pairs, score);
     } catch (error) {
       if (!error.what) throw error;
       drawn = [problem(error)];
@@ -31,15 +31,16 @@ export function comparedScores(page, sides, parts) {
   return details;
 }
 
-async function maps(page, sides, parts, score) {
+async function maps(page, sides, pairs, score) {
   // A file has all scores together.
   const options = page.live ? { scores: [score] } : {};
   const found = (await Promise.all(sides.map(({ run, input }) => page.source.ask(run, input, "heads", options)))).map((all) => all[score]);
-  const heads = Math.max(...parts.map((part) => part.heads));
-  const values = found.map((named) =>
+  const parts = pairs.map(([part]) => part);
+  const heads = Math.max(...pairs.flat().map((part) => part.heads));
+  const values = found.map((named, side) =>
     Float32Array.from(
-      parts.flatMap((part) => {
-        const row = named.values[named.labels[0].indexOf(part.name)];
+      pairs.flatMap((pair) => {
+        const row = named.values[named.labels[0].indexOf(pair[side].name)];
         return Array.from({ length: heads }, (_, head) => row?.[head] ?? NaN);
       }),
     ),

@@ -151,21 +151,20 @@ function samePieces(one, two) {
 async function attention(page, a, b, places) {
   const parts = page.parts(a.look).filter((part) => part.looks);
   const others = page.parts(b.look).filter((part) => part.looks);
-  const shared = parts.filter((part) => others.some((other) => other.name === part.name));
-  if (!shared.length) return h("p", {}, reasonForNone(parts, others));
-  const part = shared.find((each) => each.name === page.state.get("part")) ?? shared.at(-1);
-  const other = others.find((each) => each.name === part.name);
+  const pairs = parts.map((part) => [part, sameIn(others, part)]).filter(([, other]) => other);
+  if (!pairs.length) return h("p", {}, reasonForNone(parts, others));
+  const [part, other] = pairs.find(([each]) => each.name === page.state.get("part")) ?? pairs.at(-1);
   const heads = Math.min(part.heads, other.heads);
   const head = Math.min(page.state.get("head") ?? 0, heads - 1);
   const controls = h(
     "div",
     { class: "controls" },
-    choice("layer", shared.map((each) => [each.name, nameOf(each)]), part.name, (value) => page.state.set({ part: value })),
+    choice("layer", pairs.map(([each]) => [each.name, nameOf(each)]), part.name, (value) => page.state.set({ part: value })),
     choice("head", Array.from({ length: heads }, (_, i) => [i, String(i + 1)]), head, (value) => page.state.set({ head: Number(value) })),
   );
   let found;
   try {
-    found = await Promise.all([a, b].map(({ run, input }) => page.source.matrix(run, input, `${part.name}.weights`, { head })));
+    found = await Promise.all([[a, part], [b, other]].map(([{ run, input }, { name }]) => page.source.matrix(run, input, `${name}.weights`, { head })));
   } catch (error) {
     return h("div", {}, controls, problem(error));
   }
@@ -182,8 +181,13 @@ async function attention(page, a, b, places) {
     part.keys.grid && other.keys.grid && a.look.picture && b.look.picture
       ? await orProblem(comparedImages(page, [a, b], places, [part, other], head))
       : null,
-    comparedScores(page, [a, b], shared),
+    comparedScores(page, [a, b], pairs),
   );
+}
+
+// What attends to the same in the same layer. Of a Bahdanau decoder, the mixer itself attends to the source.
+function sameIn(others, part) {
+  return others.find((each) => each.stack.name === part.stack.name && each.layer === part.layer && each.across === part.across);
 }
 
 function reasonForNone(parts, others) {
