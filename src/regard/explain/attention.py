@@ -23,6 +23,7 @@ from regard.inside.parts import PartTrace
 from regard.inside.trace import Trace
 
 MOST_LAYERS, MOST_HEADS = 24, 16  # drawn
+MANY = 48  # positions beyond which most weights are small, as on the page (heads.js)
 MOST_NUMBERS = 1 << 22  # kept; of more, those of neighbouring positions are joined
 ACROSS = "cross"  # the name of attention from one stack to another
 
@@ -56,7 +57,10 @@ def of_text(view: View) -> Shown:
             for layer in shown_layers
         ]
         names = ("output token", "source token") if crossing else ("query", "key")
-        return draw_maps(maps, [*map(label, down)], [*map(label, across)], "attention weight", names)
+        labels = [*map(label, down)], [*map(label, across)]
+        spread = len(across) > MANY
+        unit = "attention weight" + ("; colours by the square root" if spread else "")
+        return draw_maps(maps, *labels, unit, names, root=spread)
 
     whose = (
         "Cross-attention: attention from each output token to the source"

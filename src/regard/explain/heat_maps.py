@@ -40,8 +40,12 @@ def draw_maps(
     axes: tuple[str, str],
     signed: bool = False,
     largest: float | None = None,
+    root: bool = False,
 ) -> Figure:
-    """A grid of maps with the same positions, which are named at its left and its lower edge."""
+    """A grid of maps with the same positions, which are named at its left and its lower edge.
+
+    `root`: colours by the square root.
+    """
     columns = max(map(len, rows))
     size = 8 if columns * len(rows) == 1 else 6
     width, height = _sides(len(across), len(down), columns, len(rows))
@@ -55,7 +59,7 @@ def draw_maps(
         for c, each in enumerate(row):
             x = left + c * (width + GAP)
             sheet.text(x, y - 0.04, each.title, 6.5 if columns > 1 else 7.5)
-            sheet.heat(x, y, width, height, reduced(each.values_TS)[0], largest, signed)
+            sheet.heat(x, y, width, height, reduced(each.values_TS)[0], largest, signed, root)
             if r == len(rows) - 1:
                 sheet.labels_across(x, y + height, width, across, size)
         sheet.labels_down(left, y, height, down, size)
@@ -64,7 +68,7 @@ def draw_maps(
     total = left + columns * (width + GAP) - GAP
     sheet.text(left + (total - left) / 2, bottom + below, axes[1], 8, ha="center", va="top")
     end = bottom + below + 0.2
-    sheet.scale(left, end + 0.2, largest, unit, signed)
+    sheet.scale(left, end + 0.2, largest, unit, signed, root=root)
     return sheet.finished(max(total, left + 3), end + SCALE)
 
 

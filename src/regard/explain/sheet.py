@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps, font_manager
+from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
@@ -58,22 +59,35 @@ class Sheet:
         values: ArrayLike,
         largest: float,
         signed: bool = False,
+        root: bool = False,
         **options: Any,
     ) -> None:
-        """A map of numbers, from 0 to the largest, or from minus to plus that; what there is not stays grey."""
+        """A map of numbers, from 0 to the largest, or from minus to plus that; what there is not stays grey.
+
+        `root`: colours by the square root, so that one large number does not hide all small ones.
+        """
         values = np.ma.masked_invalid(np.asarray(values, dtype=np.float64))
         colours = colormaps[SIGNED if signed else WEIGHTS].with_extremes(bad="0.88")
-        low = -largest if signed else 0.0
+        norm = PowerNorm(0.5, 0.0, largest) if root else Normalize(-largest if signed else 0.0, largest)
         self.axis.imshow(
             values,
             extent=(x, x + width, y + height, y),
-            **{"cmap": colours, "vmin": low, "vmax": largest, "interpolation": "nearest", "aspect": "auto", **options},
+            **{"cmap": colours, "norm": norm, "interpolation": "nearest", "aspect": "auto", **options},
         )
 
-    def scale(self, x: float, y: float, largest: float, label: str, signed: bool = False, width: float = 1.4) -> None:
+    def scale(
+        self,
+        x: float,
+        y: float,
+        largest: float,
+        label: str,
+        signed: bool = False,
+        width: float = 1.4,
+        root: bool = False,
+    ) -> None:
         """What the colours stand for, on one line."""
         low = f"−{largest:.3g}" if signed else "0"
-        self.heat(x, y - 0.1, width, 0.1, np.linspace(-1 if signed else 0, 1, 64)[None], 1.0, signed)
+        self.heat(x, y - 0.1, width, 0.1, np.linspace(-1 if signed else 0, 1, 64)[None], 1.0, signed, root)
         self.text(x, y + 0.03, low, 6.5, va="top")
         self.text(x + width, y + 0.03, f"{largest:.3g}", 6.5, va="top", ha="right")
         self.text(x + width + 0.1, y, label, 7.5)

@@ -19,12 +19,15 @@ function tableOf(stops) {
   return Array.from({ length: 256 }, (_, i) => between(stops, i / 255));
 }
 
-const TABLES = { unit: tableOf(CIVIDIS), positive: tableOf(CIVIDIS), signed: tableOf(SIGNED) };
+const AMOUNTS = tableOf(CIVIDIS);
+const TABLES = { unit: AMOUNTS, positive: AMOUNTS, root: AMOUNTS, signed: tableOf(SIGNED) };
 
 // The colour of a value, as [r, g, b]; `most`: the value that has the last colour. What is not there is grey.
+// "root": by the square root, so that one large value does not hide all small ones.
 export function colour(value, scale = "unit", most = 1) {
   if (value === null || Number.isNaN(value) || value === -Infinity) return [128, 128, 128];
-  const share = scale === "signed" ? 0.5 + (0.5 * value) / (most || 1) : value / (most || 1);
+  const part = value / (most || 1);
+  const share = scale === "signed" ? 0.5 + 0.5 * part : scale === "root" ? Math.sqrt(Math.max(part, 0)) : part;
   return TABLES[scale][Math.round(Math.min(Math.max(share, 0), 1) * 255)];
 }
 

@@ -11,7 +11,7 @@ const STRONGEST = 20; // rows of the table
 
 /* `matrix`: {head: {shape: [R, C], step?, from?}, values}. `rows`, `columns`: {labels, stack?, axis}: what stands along
    the edges; with the name of a stack, its tokens are lit; `plain`: labels are our own words, not pieces of a text.
-   `scale`: unit, positive, signed. `most`: the value that has
+   `scale`: unit, positive, root, signed. `most`: the value that has
    the last colour. `open`: called with (row, column) on Enter or click. `zoom`: called with the window of a cell that
    stands for several. `chosen`: a row that stays marked; `kept`: a cell
    that does, [row, column], until another is opened. */
@@ -242,7 +242,7 @@ export function paint(canvas, values, scale, most) {
 }
 
 // A small picture of a matrix, shrunk by the largest: a mean would hide single links. `most`: what has the last colour.
-export function thumbnail(matrix, { side = 64, most = 1 } = {}) {
+export function thumbnail(matrix, { side = 64, most = 1, scale = "positive" } = {}) {
   const [height, width] = matrix.head.shape;
   const rows = Math.min(side, height);
   const columns = Math.min(side, width);
@@ -255,6 +255,6 @@ export function thumbnail(matrix, { side = 64, most = 1 } = {}) {
     }
   }
   const canvas = h("canvas", { width: columns, height: rows, class: "pixels thumbnail", "aria-hidden": "true" });
-  paint(canvas, small, "positive", most);
+  paint(canvas, small, scale, most);
   return canvas;
 }

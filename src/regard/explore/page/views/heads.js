@@ -51,7 +51,7 @@ export async function show(page) {
       choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
         page.state.set({ sort: value || undefined }),
       ),
-      choice("colours up to", [["unit", "1"], ["positive", "the maximum of each head"]], scale, (value) => page.state.set({ colours: value })),
+      choice("colours up to", [["unit", "1"], ["positive", "the maximum of each head"], ["root", "its maximum, by square root"]], scale, (value) => page.state.set({ colours: value })),
     ),
     sort ? h("p", { class: "note" }, `${SCORES[sort][0]}: ${SCORES[sort][1]}.`) : null,
     h("div", { class: "side-by-side" }, grid, large),
@@ -59,11 +59,12 @@ export async function show(page) {
   );
 }
 
-// Where there is much to look at, every weight is small, and on a scale to 1 nothing would be seen.
+// Where there is much to look at, every weight is small, and on a scale to 1, or to a single large one, nothing would be
+// seen.
 function scaleOf(page, part) {
   const chosen = page.state.get("colours");
-  if (["unit", "positive"].includes(chosen)) return chosen;
-  return part.keys.pieces.length > MANY ? "positive" : "unit";
+  if (["unit", "positive", "root"].includes(chosen)) return chosen;
+  return part.keys.pieces.length > MANY ? "root" : "unit";
 }
 
 function kindOf(part) {
@@ -102,7 +103,7 @@ async function thumbnails(page, parts, chosen, head, sort, scale) {
 }
 
 function thumbnailOf(matrix, scale) {
-  return thumbnail(matrix, { most: scale === "unit" ? 1 : largest(matrix.values) || 1 });
+  return thumbnail(matrix, { most: scale === "unit" ? 1 : largest(matrix.values) || 1, scale });
 }
 
 function headButton(page, part, index, drawn, pressed, sort, score) {
