@@ -33,7 +33,6 @@ class Shown:
     given: str = ""
     said: str = ""
     difference: float | None = None  # between the model's own logits and those recomputed from the formulas
-    recomputed: bool = True  # whether anything was: not where no part is an attention
 
     def __repr__(self) -> str:
         """In a few lines; the numbers are `arrays`."""
@@ -51,10 +50,8 @@ class Shown:
     def checks(self) -> list[str]:
         """What was measured to show that this is what the model computed."""
         lines = [self.faithful] if self.faithful else []
-        if self.difference is not None and self.recomputed:
-            lines.append(f"attention recomputed from its formula: logits differ by at most {self.difference:.1e}")
-        elif self.difference is not None:
-            lines.append("recorded during the forward pass")
+        if self.difference is not None:
+            lines.append(f"recomputed from the formulas: logits differ by at most {self.difference:.1e}")
         return lines
 
     def figure(self) -> Figure:

@@ -85,7 +85,6 @@ def explained(task: Any, given: tuple[Any, ...] = (), what: str = "", choice: Ch
         given=shown.given or trace.subject.given,
         said=shown.said or trace.said,
         difference=trace.difference,
-        recomputed=any(part.looks for part in trace.parts()),
     )
 
 

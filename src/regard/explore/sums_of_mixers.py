@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.explore.session import Looked
-from regard.explore.stages_of_mixers import INITIAL, Stages, stages
+from regard.explore.stages_of_mixers import stages
 from regard.explore.sums import Cell, Line, called, exact, product, short, summed
+from regard.inside.formulas import INITIAL, Stages
 from regard.inside.parts import PartTrace
 from regard.layers.bahdanau import RecurrentSearch
 from regard.layers.hyena import SHORT, Hyena

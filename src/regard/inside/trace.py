@@ -2,7 +2,7 @@
 
 The fast path never stores attention weights. A trace runs the model as it is and notes what every part read and wrote;
 from what an attention read, its weights are then recomputed by the formula. To show that both are the same, the model
-runs a second time with every attention replaced by its formula: `difference` is how far any logit moved.
+runs a second time with every mixer replaced by its formula: `difference` is how far any logit moved.
 
 Shapes: B batch, of one · T positions · A answers · W words or classes · D model width · X heads, concatenated
 """
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError, did_you_mean
 from regard.inside.embedded import embedded
+from regard.inside.formulas import has_formula, written_out
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.sites import PARTS, watching
 from regard.inside.subject import Stack, Subject, must_be_short, plainly
@@ -238,7 +239,7 @@ class Trace:
 
     @cached_property
     def difference(self) -> float:
-        """The largest change of a logit when every attention is recomputed from its formula."""
+        """The largest change of a logit when every mixer is recomputed from its formula (formulas.py)."""
         with _by_formula(self.subject):
             formula_AW = self.subject.logits()[0]
         both = torch.isfinite(formula_AW) | torch.isfinite(self.logits_AW)
@@ -338,18 +339,17 @@ def _noted(subject: Subject) -> Iterator[dict[str, tuple[tuple[Any, ...], Tensor
 
 @contextmanager
 def _by_formula(subject: Subject) -> Iterator[None]:
-    """Inside, every attention gives what its formula gives."""
+    """Inside, every mixer and cross-attention gives what its formula gives."""
     handles = []
     for stack in subject.stacks:
         for block in stack.blocks:
             for part in (block.mixer, block.cross):
-                if hasattr(part, "trace"):
+                if part is not None and has_formula(part):
 
-                    def written_out(attention: Any, inputs: tuple[Tensor, Context], output: Tensor) -> Tensor:
-                        traced: Tensor = attention.trace(*inputs).output_BTD
-                        return traced
+                    def by_formula(module: Any, inputs: tuple[Tensor, Context], output: Tensor) -> Tensor:
+                        return written_out(module, *inputs)
 
-                    handles.append(part.register_forward_hook(written_out))
+                    handles.append(part.register_forward_hook(by_formula))
     with plainly(subject.model):
         try:
             yield

@@ -148,12 +148,10 @@ function said(page) {
     "p",
     { class: "said" },
     answered ? [whose(page), h("strong", {}, answered), sureness(look), " "] : null,
-    look.can.attention
-      ? h(
-          "span",
-          { class: "exact", title: "Every attention was recomputed step by step from its formula." },
-          `These are the model's own numbers: logits recomputed from the formulas differ by at most ${exact}.`,
-        )
-      : h("span", { class: "exact" }, "These are the model's own numbers, recorded during the forward pass; it has no attention, so nothing is recomputed."),
+    h(
+      "span",
+      { class: "exact", title: "The model ran a second time, with every mixer written out step by step by its formula." },
+      `These are the model's own numbers: logits recomputed from the formulas differ by at most ${exact}.`,
+    ),
   );
 }
