@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from regard.errors import UsageError
+from regard.explain.attribution import in_words
 from regard.inside.faithfulness import MOST_GROUPS, areas, faithfulness, seen_by
 from regard.inside.trace import trace
 from small_models import log_p
@@ -110,3 +111,11 @@ def test_there_is_always_something_to_compare_with(make):
     traced = trace(make("language"))
     with pytest.raises(UsageError, match="random order is needed"):
         traced.attribute("occlusion").faithful(orders=0)
+
+
+def test_of_one_position_nothing_is_measured_and_that_is_told(make):
+    traced = trace(make("language").with_tokens([[1, 9, 30]]))
+    found = faithfulness(traced, {"layers": np.arange(3.0)}, answer=1)
+    assert found.positions == 1 and found.deletion == found.deletion_random
+    assert "not measured: only one position" in in_words(found)
+    assert "better than" in in_words(faithfulness(traced, {"layers": np.arange(3.0)}, answer=2))

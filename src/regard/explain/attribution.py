@@ -69,11 +69,14 @@ def _whose(view: View, answer: int) -> str:
 
 
 def in_words(found: Faithfulness) -> str:
+    if found.positions < 2:
+        return "faithfulness is not measured: only one position can be emptied, so all orders are the same"
     orders = len(found.deletion_curve.values) - 1
     return (
         f"deletion {found.deletion:.3f} (random order {found.deletion_random:.3f}; lower is better), "
         f"insertion {found.insertion:.3f} ({found.insertion_random:.3f}; higher is better); "
-        f"better than {found.deletion_beats} and {found.insertion_beats} of {orders} random orders"
+        f"better than {found.deletion_beats} of {orders} random orders by deletion, "
+        f"{found.insertion_beats} of {orders} by insertion"
     )
 
 

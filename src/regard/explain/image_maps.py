@@ -57,7 +57,7 @@ def image_maps(view: View) -> Shown:
     names = [f"layer {layer + 1}" for layer in layers]
     remarks = [f"readout: {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
     arrays = [*_named_maps(view.subject, layers, heads, maps), over_grid("rollout", maps.rollout_RS.cpu())]
-    facts, faithful = faithful_rollout(view)
+    facts, faithful = faithful_rollout(view, answer)
     return Shown(
         "Attention over the image: rollout through all layers, and each head",
         arrays,

@@ -39,7 +39,7 @@ def effects(view: View) -> Shown:
         ),
         [f"probability {best.probability:.0%}"],
         {"answer": best.text, "probability": best.probability, **facts},
-        faithful,
+        f"positions of words emptied, not removed: {faithful}",
         said=best.text,
     )
 

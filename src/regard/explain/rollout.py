@@ -36,10 +36,15 @@ def rollout(view: View) -> Shown:
     whose = f" of the {rolled.notes['stack']}" if len(view.subject.stacks) > 1 else ""
     title = f"Attention rollout{whose}: share of each input position in each output position"
     if rolled.notes["stack"] == view.subject.last.name:
-        return Shown(title, [rolled], draw, remarks, *faithful_rollout(view))
+        return Shown(title, [rolled], draw, remarks, *faithful_rollout(view, _read_last(view)))
     # The decoder reads all positions at the end.
     faithful, facts = believed(view, {rolled.notes["stack"]: rolled.values.mean(0)}, view.answer())
     return Shown(title, [rolled], draw, remarks, facts, f"mean of all output positions: {faithful}")
+
+
+def _read_last(view: View) -> int:
+    """The answer asked for, or else the last one: it sees the most positions."""
+    return view.answer() if view.choice.answer is not None else len(view.subject.answers) - 1
 
 
 def _of_image(view: View) -> Shown:
@@ -59,12 +64,14 @@ def _of_image(view: View) -> Shown:
 
     remarks = [f"readout: {maps.read_from}; left out: feed-forward layers"]
     title = "Attention rollout: share of each patch in the answer"
-    facts, faithful = faithful_rollout(view)
+    facts, faithful = faithful_rollout(view, answer)
     return Shown(title, [rolled], draw, remarks, facts_of(view, answer) | facts, faithful)
 
 
-def faithful_rollout(view: View) -> tuple[dict[str, Any], str]:
-    """Whether the positions that reach the answer are those that it depends on."""
-    rolled = rollout_of_answer(view.trace, view.answer())
-    faithful, facts = believed(view, {rolled.notes["stack"]: rolled}, view.answer())
-    return facts, faithful
+def faithful_rollout(view: View, answer: int) -> tuple[dict[str, Any], str]:
+    """Whether the positions that reach an answer are those that it depends on."""
+    rolled = rollout_of_answer(view.trace, answer)
+    faithful, facts = believed(view, {rolled.notes["stack"]: rolled}, answer)
+    several = len(view.subject.answers) > 1
+    whose = f"answer {answer + 1}, '{label(view.subject.answers[answer].label)}': " if several else ""
+    return facts, whose + faithful

@@ -45,6 +45,7 @@ class Faithfulness(Together):
     insertion_random: float
     deletion_beats: int  # of the random orders, how many have a larger area
     insertion_beats: int  # a smaller one
+    positions: int  # that can be emptied; of one alone, all orders are the same
     comprehensiveness: float
     sufficiency: float
     comprehensiveness_random: float
@@ -103,6 +104,7 @@ def faithfulness(
         float(insertion_areas[1:].mean()),
         int((deletion_areas[1:] > deletion_areas[0]).sum()),
         int((insertion_areas[1:] < insertion_areas[0]).sum()),
+        len(units),
         float(comprehensiveness[0]),
         float(sufficiency[0]),
         float(comprehensiveness[1:].mean()),

@@ -342,6 +342,8 @@ def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -
     )
     first = isinstance(model, VisionTransformer) and model.pooling == "first"
     answer = _class_answer(model, forward, classes, 0 if first else None)
+    if isinstance(model, SegmentingViT | SegmentingSwin):
+        answer = replace(answer, label=f"{answer.label}, mean of all pixels")
     return Subject(model, stacks, [answer], forward, readout, classes.__getitem__, said=answer.label, **about)
 
 

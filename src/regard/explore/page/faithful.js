@@ -36,7 +36,8 @@ export function faithful(found, title = "Is it faithful?") {
 }
 
 // The rank among the random orders says it all: a random order beats all of ten others once in eleven times.
-function verdict({ deletion_beats: deleted, insertion_beats: inserted, deletion_curve: { orders } }) {
+function verdict({ deletion_beats: deleted, insertion_beats: inserted, positions, deletion_curve: { orders } }) {
+  if (positions < 2) return "Only one position can be emptied here, so all orders are the same: nothing is measured.";
   const ranks = `better than ${deleted} of ${orders} random orders by deletion, ${inserted} of ${orders} by insertion`;
   if (deleted === orders && inserted === orders) return `The scores are ${ranks}.`;
   if (deleted === orders || inserted === orders) return `By one measure only do the scores beat every random order: ${ranks}.`;
