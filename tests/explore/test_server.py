@@ -37,11 +37,20 @@ def asked(address, path, content=None, **headers):
 
 
 def refused(address, content, path="api/ask"):
-    """The three lines of an error."""
+    """The three lines of an error; its status is 400 where the request makes no sense at all."""
     status, body = asked(address, path, content)
     error = json.loads(body)
-    assert status == 400 and set(error) == {"what", "why", "fix"} and all(error.values())
+    assert set(error) == {"what", "why", "fix"} and all(error.values())
+    assert status == (400 if error["what"] == "The request cannot be read." else 200)
     return error
+
+
+def test_a_mistake_in_an_input_is_no_error_in_the_browsers_console(trained, opened):
+    """What was seen in the console fails the test, and so does a request that failed."""
+    with opened(trained, text=SENTENCE) as at:
+        at.page.get_by_label("Text").fill("")
+        at.page.get_by_role("button", name="Look").click()
+        assert "missing" in at.page.get_by_role("alert").inner_text()
 
 
 def test_what_is_sent_in_full_is_the_models_to_the_last_digit(address, trained):

@@ -44,6 +44,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+PROBLEM = "application/problem+json"  # an error, whatever the status: what, why and fix
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -157,8 +158,8 @@ async def _answered(work: Callable[[], Response]) -> Response:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
         response = _error(UsageError("The request cannot be read.", f"{where}: {first['msg']}.", "Send another."), 400)
-    except RegardError as error:
-        response = _error(error, 400)
+    except RegardError as error:  # a mistake in an input is a question that was understood: no error of the page
+        response = _error(error, 200)
     except Exception:  # a page that stays open is worth more than the reason, which is printed
         traceback.print_exc(file=sys.stderr)
         response = _error(
@@ -171,7 +172,7 @@ async def _answered(work: Callable[[], Response]) -> Response:
 
 def _error(error: RegardError, status: int) -> Response:
     content = {"what": error.what, "why": error.why, "fix": error.fix}
-    return JSONResponse(content, status_code=status, headers=HEADERS)
+    return JSONResponse(content, status_code=status, headers=HEADERS, media_type=PROBLEM)
 
 
 def _finite(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import { inflate, unpack } from "regard/arrays.js";
 
+const PROBLEM = "application/problem+json"; // what a browser's console need not hear of has the status 200
 const MOST_IMAGE = 64 * 2 ** 20; // bytes, as in session.py
 
 export class Problem extends Error {
@@ -92,7 +93,7 @@ export class Served extends Cached {
         fix: "Start `regard explore` again.",
       });
     }
-    if (response.ok) return response;
+    if (response.ok && !response.headers.get("content-type")?.startsWith(PROBLEM)) return response;
     let content;
     try {
       content = await response.json();
