@@ -60,10 +60,10 @@ def test_every_kind_of_every_model_is_written_in_full_or_refused_in_three_lines(
         values = np.array(told["arrays"][array.name]["values"], dtype=float)
         np.testing.assert_array_equal(values, array.values.astype(float))
     rows = list(csv.reader(io.StringIO(content(shown, ".csv").decode())))
-    main = shown.arrays[0]
-    assert len(rows) == 1 + main.values.size and len(set(rows[0])) == len(rows[0]) == len(rows[1])
+    written = np.concatenate([a.values.astype(float).ravel() for a in shown.arrays if a.axes == shown.arrays[0].axes])
+    assert len(rows) == 1 + written.size and len(set(rows[0])) == len(rows[0]) == len(rows[1])
     assert len({tuple(row[:-1]) for row in rows}) == len(rows)  # each says what it is about
-    np.testing.assert_array_equal([float(row[-1] or "nan") for row in rows[1:]], main.values.astype(float).ravel())
+    np.testing.assert_array_equal([float(row[-1] or "nan") for row in rows[1:]], written)
     figure = shown.figure()
     drawn = "\n".join(text.get_text() for text in figure.texts)
     assert shown.title.split()[0] in drawn
@@ -82,10 +82,23 @@ def test_a_csv_tells_recurring_tokens_apart_and_has_the_words(run):
         first_rows("attention")[0]
         == "layer,head,position number,position,looked at number,looked at,attention (weight)"
     )
-    for kind, columns in (("candidates", "answer,rank,word,probability"), ("lens", "layer,answer,word,")):
+    for kind, columns in (("candidates", "array,answer,rank,word,value"), ("lens", "array,layer,answer,word,value")):
         array = run("language").explain(kind).arrays[0]
         header, first, _ = first_rows(kind)
-        assert header.startswith(columns) and first.split(",")[2] == array.notes["words"][0][0]
+        assert header == columns and first.split(",")[3] == array.notes["words"][0][0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "names"),
+    [
+        ("attribution", "position number,position", ["attribution, encoder (logit)", "attribution, decoder (logit)"]),
+        ("heads", "part,head", ["importance (nats)", "entropy", "previous", "copying", "first", "self"]),
+    ],
+)
+def test_a_csv_has_every_array_with_the_axes_of_the_first_by_name(run, kind, columns, names):
+    head, *rows = csv.reader(io.StringIO(content(run("translator").explain(kind), ".csv").decode()))
+    assert head == ["array", *columns.split(","), "value"]
+    assert list(dict.fromkeys(row[0] for row in rows)) == names
 
 
 def names_drawn(svg: bytes) -> set[str]:

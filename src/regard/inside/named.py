@@ -7,7 +7,7 @@ import html
 import io
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -48,26 +48,36 @@ class Named:
     @property
     def columns(self) -> list[str]:
         """What `rows` have, each by another name."""
-        names = [name for axis in range(len(self.axes)) for name in self._columns_of(axis)]
-        names += ["word"] if self._words is not None else []
-        return [*names, "value" if self.name in names else f"{self.name} ({self.unit})" if self.unit else self.name]
+        names = _columns(self.axes, self._numbered, self._words is not None)
+        return [*names, "value" if self.name in names else self.told]
+
+    @property
+    def told(self) -> str:
+        """The name, and the unit where there is one."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def rows(self) -> Iterator[list[Any]]:
         """One row for each number: what it is about, and the number.
 
         Labels that may recur, such as tokens, come after their number, from 1; then the word that was found there.
         """
-        numbered = [len(self._columns_of(axis)) > 1 for axis in range(len(self.axes))]
+        return self._rows(self._numbered, self._words is not None)
+
+    def _rows(self, numbered: Sequence[bool], with_words: bool) -> Iterator[list[Any]]:
         words = self._words
         for index, labels in zip(np.ndindex(self.values.shape), itertools.product(*self.labels), strict=True):
             places = [[n + 1, label] if two else [label] for n, label, two in zip(index, labels, numbered, strict=True)]
-            word = [] if words is None else [words[index]]
+            word = ["" if words is None else words[index]] if with_words else []
             yield [*itertools.chain(*places), *word, _known(self.values[index].item())]
 
-    def _columns_of(self, axis: int) -> list[str]:
-        name, labels = self.axes[axis], self.labels[axis]
-        counted = any(labels == [str(n + first) for n in range(len(labels))] for first in (0, 1))
-        return [name] if counted or name not in TEXTS else [f"{name} number", name]
+    @property
+    def _numbered(self) -> list[bool]:
+        """Of each axis, whether its labels may recur."""
+
+        def counted(labels: list[str]) -> bool:
+            return any(labels == [str(n + first) for n in range(len(labels))] for first in (0, 1))
+
+        return [axis in TEXTS and not counted(labels) for axis, labels in zip(self.axes, self.labels, strict=True)]
 
     @property
     def _words(self) -> NDArray[Any] | None:
@@ -80,15 +90,11 @@ class Named:
         return content | {"values": _known(self.values.tolist())} | self.notes
 
     def to_csv(self) -> str:
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(self.rows())
-        return file.getvalue()
+        return _csv(self.columns, self.rows())
 
     def _repr_html_(self) -> str:
         """As notebooks show it: a matrix as a table, anything else as a list of numbers."""
-        caption = f"{self.name}{f' ({self.unit})' if self.unit else ''}"
+        caption = self.told
         if self.values.ndim != 2:
             shown = list(itertools.islice(self.rows(), MOST_ROWS))
             left_out = f", the first {MOST_ROWS} of {self.values.size:,}" if self.values.size > MOST_ROWS else ""
@@ -142,6 +148,35 @@ class Together:
     def _each(self) -> Iterator[tuple[str, Named]]:
         for name, array in self.arrays.items():
             yield from [(name, array)] if isinstance(array, Named) else array.items()
+
+
+def csv_of(arrays: Sequence[Named]) -> str:
+    """Those that have the axes of the first. Where they are several, the first column names the array."""
+    alike = with_axes_of_first(arrays)
+    if len(alike) == 1:
+        return alike[0].to_csv()
+    numbered = [any(axis) for axis in zip(*(array._numbered for array in alike), strict=True)]
+    with_words = any(array._words is not None for array in alike)
+    rows = ([array.told, *row] for array in alike for row in array._rows(numbered, with_words))
+    return _csv(["array", *_columns(alike[0].axes, numbered, with_words), "value"], rows)
+
+
+def with_axes_of_first(arrays: Sequence[Named]) -> list[Named]:
+    return [array for array in arrays if array.axes == arrays[0].axes]
+
+
+def _columns(axes: Sequence[str], numbered: Sequence[bool], with_words: bool) -> list[str]:
+    """What stands before each number of a table."""
+    names = [[f"{axis} number", axis] if two else [axis] for axis, two in zip(axes, numbered, strict=True)]
+    return [*itertools.chain(*names), *(["word"] if with_words else [])]
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return file.getvalue()
 
 
 def _several(value: Any) -> bool:
