@@ -253,8 +253,8 @@ def test_explain_writes_what_its_file_is_to_be(run: Path, tmp_path: Path):
     for row, ours in zip(expected, lens["probability of the answer"]["values"], strict=True):
         assert ours == pytest.approx(row, abs=1e-5)
     shown = regard("explain", run, sentence, "--what", "candidates", "--count", "3", "-o", tmp_path / "some.csv")
-    assert (tmp_path / "some.csv").read_text().splitlines()[0] == "answer,rank,word,probability"
-    assert "'probability'" in shown.stderr  # which of several arrays it has
+    assert (tmp_path / "some.csv").read_text().splitlines()[0] == "array,answer,rank,word,value"
+    assert "has 'probability', 'logit'; a .json also has" in shown.stderr
 
 
 def test_words_are_aligned_in_the_way_that_was_chosen_and_the_best_beam_is_the_translation(run: Path):

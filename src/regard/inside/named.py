@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from regard.errors import UsageError, did_you_mean
+
 MOST_ROWS = 60  # of a table in a notebook, and columns
 TEXTS = ("position", "looked at", "from", "input", "written", "source", "target", "word")  # axes whose labels may recur
 
@@ -41,6 +43,53 @@ class Named:
     @property
     def size(self) -> str:
         return " × ".join(f"{len(labels)} {axis}" for axis, labels in zip(self.axes, self.labels, strict=True))
+
+    def __getitem__(self, which: str | int) -> Named | float:
+        """What is at a label of the first axis, or at a number, from 0: without that axis."""
+        n = self._place(which)
+        if self.values.ndim == 1:
+            return float(self.values[n])
+        notes = {name: note[n] if self._of_each(note) else note for name, note in self.notes.items()}
+        return Named(self.name, self.values[n], self.axes[1:], self.labels[1:], self.unit, notes)
+
+    def __iter__(self) -> Iterator[Named | float]:
+        return (self[n] for n in range(len(self.values)))
+
+    def _place(self, which: str | int) -> int:
+        if not self.axes:
+            raise UsageError(f"'{self.name}' has no axes.", "It is a single number.", "Use its values.")
+        axis, labels = self.axes[0], self.labels[0]
+        if isinstance(which, str):
+            found = [n for n, label in enumerate(labels) if label == which]
+            found = found or [n for n, label in enumerate(labels) if label.strip() == which]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise UsageError(
+                    f"'{which}' is not the only {axis} with this label.",
+                    f"It stands at {', '.join(map(str, found))}, counted from 0.",
+                    "Use one of these numbers.",
+                )
+            raise UsageError(
+                f"'{self.name}' has no {axis} '{which}'.", "There is no such label.", did_you_mean(which, labels)
+            )
+        if isinstance(which, int | np.integer) and not isinstance(which, bool):
+            if -len(labels) <= which < len(labels):
+                return int(which)
+            raise UsageError(
+                f"'{self.name}' has no {axis} {which}.",
+                f"There {'is' if len(labels) == 1 else 'are'} {len(labels)}, counted from 0.",
+                f"Use one from 0 to {len(labels) - 1}.",
+            )
+        raise UsageError(
+            f"{which!r} is neither a label nor a number.",
+            f"One of the first axis, {axis}, is needed.",
+            "For anything else, such as slices, use its values.",
+        )
+
+    def _of_each(self, note: Any) -> bool:
+        """Whether a note has something for each number."""
+        return isinstance(note, list) and np.array(note, dtype=object).shape == self.values.shape
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.values, dtype=dtype)
@@ -98,7 +147,7 @@ class Named:
         if self.values.ndim != 2:
             shown = list(itertools.islice(self.rows(), MOST_ROWS))
             left_out = f", the first {MOST_ROWS} of {self.values.size:,}" if self.values.size > MOST_ROWS else ""
-            return _table(f"{caption}{left_out}", self.columns, shown)
+            return html_table(f"{caption}{left_out}", self.columns, shown)
         left_out = f", the beginning of {self.size}" if max(self.values.shape) > MOST_ROWS else ""
         words = self._words
         rows = [
@@ -107,7 +156,17 @@ class Named:
                 zip(self.labels[0], self.values[:MOST_ROWS, :MOST_ROWS], strict=False)
             )
         ]
-        return _table(f"{caption}{left_out}", ["", *self.labels[1][:MOST_ROWS]], rows, named_rows=True)
+        return html_table(f"{caption}{left_out}", ["", *self.labels[1][:MOST_ROWS]], rows, named_rows=True)
+
+
+class ByName(dict[str, Named]):
+    """Several arrays by name: told in a line, and in a notebook as tables."""
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(f'{name!r}: {array.size}' for name, array in self.items())}}}"
+
+    def _repr_html_(self) -> str:
+        return "".join(array._repr_html_() for array in self.values())
 
 
 class Together:
@@ -141,7 +200,7 @@ class Together:
         return {**_known(self.facts), **{name: plain(array) for name, array in self.arrays.items()}}
 
     def _repr_html_(self) -> str:
-        facts = _table(type(self).__name__, [], [[*each] for each in self.facts.items()], named_rows=True)
+        facts = html_table(type(self).__name__, [], [[*each] for each in self.facts.items()], named_rows=True)
         parts = [f"<h4>{html.escape(name)}</h4>{array._repr_html_()}" for name, array in self._each()]
         return "".join([facts, *parts])
 
@@ -183,7 +242,7 @@ def _several(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(isinstance(each, Named) for each in value.values())
 
 
-def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], named_rows: bool = False) -> str:
+def html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], named_rows: bool = False) -> str:
     """Of HTML. `named_rows`: the first cell of each says what the others are about."""
 
     def cell(value: Any, tag: str) -> str:
