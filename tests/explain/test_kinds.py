@@ -304,6 +304,8 @@ def test_what_is_missing_or_has_no_effect_is_told(run):
     for (what, text), says in cases.items():
         with pytest.raises(UsageError, match=says):
             input_of(small, what, text)
+    with pytest.raises(UsageError, match=r"(?s)An input has no effect.*'positions' takes no input"):
+        small.explain("positions")  # in Python as well
     with pytest.raises(UsageError, match="A target has no effect here"):
         input_of(small, "", "hello", target="x")
     with pytest.raises(UsageError, match="A context has no effect here"):

@@ -22,5 +22,3 @@ def as_html(trace: Trace) -> str:
     caption = "Answers" if len(rows) == count else f"Answers, the last {len(rows)} of {count:,}"
     head = ["number", "answer", "probability"]
     return html_table("Trace", [], facts, named_rows=True) + html_table(caption, head, rows)
-        caption, ["number", "answer", "probability"], rows
-    )
