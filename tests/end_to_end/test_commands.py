@@ -290,6 +290,14 @@ def test_what_cannot_be_shown_is_told_in_three_lines(run: Path, tmp_path: Path, 
     assert [file.name for file in tmp_path.iterdir()] == ["lines.txt"]
 
 
+def test_a_page_does_not_begin_with_a_run_or_with_nothing(run: Path, tmp_path: Path):
+    error = regard("explore", run, run, "-o", tmp_path / "no.html", code=2).error
+    assert error[0] == f"Error: '{run}' is a run, not an input." and error[2] == f"Use --beside {run}."
+    error = regard("explore", run, "", "-o", tmp_path / "no.html", code=2).error
+    assert error[:2] == ["Error: A text is missing.", "The input is empty."] and len(error) == 3
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_run_without_weights_cannot_be_explained(run: Path, tmp_path: Path):
     copy = Path(shutil.copytree(run, tmp_path / "copy", symlinks=True))
     (copy / "model.safetensors").unlink()
