@@ -19,6 +19,7 @@ from PIL import Image
 from regard.errors import UsageError
 from regard.explain import page
 from regard.explain.attention import attention
+from regard.explain.candidates import percent
 from regard.explain.kinds import ENDINGS, KINDS, find, input_of
 from regard.explain.pieces import tokens
 from regard.explain.sheet import label
@@ -277,6 +278,27 @@ def test_a_given_text_is_not_called_the_output(run, kind):
     assert "the output" in drawn("translator") and "given" not in drawn("translator")
     if kind == "lens":
         assert "the output" not in drawn(model="language", answer=2)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (1, "100%"),
+        (0.996, "100%"),
+        (0.0149, "1%"),
+        (0.00994, "0.99%"),
+        (0.0002, "0.02%"),
+        (0, "0%"),
+        (1e-9, "<0.0001%"),
+    ],
+)
+def test_small_probabilities_of_candidates_have_two_digits(p, text):
+    assert percent(p) == text
+
+
+def test_probabilities_that_do_not_sum_to_one_are_told(run):
+    assert "each class has its own sigmoid" in " ".join(run("detector").explain("candidates").remarks)
+    assert "sigmoid" not in " ".join(run("vit").explain("candidates").remarks)
 
 
 def test_ablation_shows_what_each_head_and_part_does_when_it_is_off(run):
