@@ -212,6 +212,20 @@ def test_a_stack_is_chosen_by_name(run):
         run("translator").explain("attention", stack="encodr")
 
 
+def test_a_decoder_that_only_looks_at_its_source_has_no_self_attention(run):
+    small = run("translator-bahdanau")
+    with pytest.raises(UsageError, match=r"(?s)decoder of this model has no self-attention.*Use --stack cross"):
+        small.explain("attention", stack="decoder")
+    assert "source" in small.explain("attention", stack="cross").title
+    with pytest.raises(UsageError, match=r"(?s)encoder of this model has no attention.*every model has\.$"):
+        small.explain("attention", stack="encoder")
+
+
+def test_the_lens_after_the_last_layer_is_the_model(run):
+    [remark] = run("language").explain("lens").remarks
+    assert remark.startswith("after the last layer this is the model's own distribution: agreement 100 %, KL ")
+
+
 def test_an_answer_and_another_token_are_chosen(run):
     small = run("language")
     shown = small.explain("contributions", answer=2, token="17")
