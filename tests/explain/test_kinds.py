@@ -288,8 +288,8 @@ def test_a_given_text_is_not_called_the_output(run, kind):
         return "\n".join(text.get_text() for each in shown.figure().axes for text in each.texts)
 
     assert [answer.given for answer in run("language").looked_at.answers] == [True] * 5 + [False]
-    assert "the given text, then the output" in drawn("language")
-    assert "the output" in drawn("translator") and "given" not in drawn("translator")
+    assert "the input, then the output" in drawn("language")
+    assert "the output" in drawn("translator") and "the input" not in drawn("translator")
     if kind == "lens":
         assert "the output" not in drawn(model="language", answer=2)
 

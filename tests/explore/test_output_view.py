@@ -59,7 +59,7 @@ def test_a_language_model_goes_on(language):
 def test_what_was_given_is_not_said(language, opened):
     with opened(language, text="The old", fragment="#view=output&answer=1") as at:
         panel = at.ready("Output")
-        assert panel.locator(".note").first.inner_text().startswith("The tokens of the text")
+        assert panel.locator(".note").first.inner_text().startswith("The tokens of the input")
         assert "the given token is ranked" in panel.locator(".place .summary").inner_text()
         panel.get_by_role("group", name="Places of the output").get_by_role("button").last.click()
         panel.get_by_text("the output is ranked 1").wait_for()

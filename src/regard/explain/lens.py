@@ -47,7 +47,7 @@ def _draw(through: Lens, chosen: range, subject: Subject) -> Figure:
         [[label(row[answer]) for answer in chosen] for row in words[::-1]],
         down[::-1],
         [names[answer] for answer in chosen],
-        "probability of the likeliest word or class",
+        "probability of the likeliest",
         ("after layer", what_answers_are(subject, chosen)),
     )
 
