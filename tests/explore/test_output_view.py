@@ -65,6 +65,13 @@ def test_what_was_given_is_not_said(language, opened):
         panel.get_by_text("the output is ranked 1").wait_for()
 
 
+@pytest.mark.parametrize(("kind", "says"), [("pixels", True), ("trained", False), ("image_classifier", False)])
+def test_where_no_candidate_can_be_forced_the_page_says_so(kind, says, request, opened):
+    with opened(request.getfixturevalue(kind), fragment="#view=output") as at:
+        note = at.ready("Output").get_by_text("In this kind of run, no candidate can be forced.")
+        assert note.count() == says
+
+
 @pytest.mark.parametrize("beam", [None, 1, 3])
 def test_the_beam_tree_ends_in_the_translation(session, trained, beam):
     tree = answer(session, 0, GIVEN, "beams", {} if beam is None else {"beam": beam})

@@ -168,6 +168,7 @@ async function candidatesAt(page, answer) {
         ),
     said,
     canForce ? note("Choose a candidate to force it: the model then regenerates the rest.") : null,
+    draws && !page.look.can.force ? note("In this kind of run, no candidate can be forced.") : null,
     page.look.can.force && !page.live ? note("To force a candidate, open the live page with regard explore.") : null,
     room,
   );
