@@ -253,8 +253,8 @@ def test_explain_writes_what_its_file_is_to_be(run: Path, tmp_path: Path):
     for row, ours in zip(expected, lens["probability of the answer"]["values"], strict=True):
         assert ours == pytest.approx(row, abs=1e-5)
     shown = regard("explain", run, sentence, "--what", "candidates", "--count", "3", "-o", tmp_path / "some.csv")
-    assert (tmp_path / "some.csv").read_text().splitlines()[0] == "answer,rank,word,probability"
-    assert "'probability'" in shown.stderr  # which of several arrays it has
+    assert (tmp_path / "some.csv").read_text().splitlines()[0] == "array,answer,rank,word,value"
+    assert "has 'probability', 'logit'; a .json also has" in shown.stderr
 
 
 def test_words_are_aligned_in_the_way_that_was_chosen_and_the_best_beam_is_the_translation(run: Path):
@@ -288,6 +288,14 @@ def test_what_cannot_be_shown_is_told_in_three_lines(run: Path, tmp_path: Path, 
     error = regard("explain", run, *arguments.split(), code=2, cwd=tmp_path).error
     assert len(error) == 3 and EXPLAIN_MISTAKES[arguments] in error[0]
     assert [file.name for file in tmp_path.iterdir()] == ["lines.txt"]
+
+
+def test_a_page_does_not_begin_with_a_run_or_with_nothing(run: Path, tmp_path: Path):
+    error = regard("explore", run, run, "-o", tmp_path / "no.html", code=2).error
+    assert error[0] == f"Error: '{run}' is a run, not an input." and error[2] == f"Use --beside {run}."
+    error = regard("explore", run, "", "-o", tmp_path / "no.html", code=2).error
+    assert error[:2] == ["Error: A text is missing.", "The input is empty."] and len(error) == 3
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_run_without_weights_cannot_be_explained(run: Path, tmp_path: Path):

@@ -87,7 +87,7 @@ def test_the_picture_follows_the_shape_of_the_image(drawn, tmp_path, shape):
 
 def test_an_image_is_never_distorted(drawn):
     for shape in [(8, 8), (8, 24), (2, 32), (40, 4)]:
-        for image in drawn([2], black(*shape)).axes[0].images:
+        for image in drawn([2], black(*shape)).axes[0].images[:-1]:  # all but the scale
             left, right, bottom, top = image.get_extent()
             assert (bottom - top) / (right - left) == pytest.approx(shape[0] / shape[1])
 
@@ -96,7 +96,7 @@ def test_maps_do_not_overlap_and_lie_within_the_picture(drawn):
     figure = drawn([3, 6, 12, 20], black(8, 20))
     width, height = figure.get_size_inches()
     extents = sorted({tuple(image.get_extent()) for image in figure.axes[0].images})
-    assert len(extents) == 2 + 3 + 6 + 12 + MOST_HEADS
+    assert len(extents) == 2 + 3 + 6 + 12 + MOST_HEADS + 1  # the scale
     for number, (left, right, bottom, top) in enumerate(extents):
         assert 0 < left < right < width and 0 < top < bottom < height
         for other in extents[number + 1 :]:
@@ -158,6 +158,18 @@ def test_maps_are_those_of_the_rollout_and_of_every_head(run):
     assert shown.facts["faithfulness"]["insertion"] == pytest.approx(faithful.insertion)
     assert shown.facts["faithfulness"]["deletion_beats"] == faithful.deletion_beats
     assert f"rollout: deletion {faithful.deletion:.3f} (random order" in shown.checks[0]
+
+
+@pytest.mark.parametrize("model", ["vit", "captioner"])
+def test_maps_have_a_scale_from_zero_and_it_is_told_that_it_is_their_own(run, model):
+    shown = run(model).explain("attention")
+    assert "each map is scaled to its own maximum" in shown.remarks
+    figure = shown.figure()
+    texts = written(figure)
+    assert texts[-3:] == ["0", "1", "of each map's maximum"]
+    assert {image.norm.vmin for image in figure.axes[0].images if image.get_alpha()} == {0.0}
+    if model == "vit":
+        assert f"rollout, 0 to {shown.arrays[-1].values.max():.1%}" in texts
 
 
 def test_the_stages_of_a_swin_have_arrays_of_their_own(run):

@@ -19,6 +19,7 @@ from PIL import Image
 from regard.errors import UsageError
 from regard.explain import page
 from regard.explain.attention import attention
+from regard.explain.candidates import percent
 from regard.explain.kinds import ENDINGS, KINDS, find, input_of
 from regard.explain.pieces import tokens
 from regard.explain.sheet import label
@@ -60,10 +61,10 @@ def test_every_kind_of_every_model_is_written_in_full_or_refused_in_three_lines(
         values = np.array(told["arrays"][array.name]["values"], dtype=float)
         np.testing.assert_array_equal(values, array.values.astype(float))
     rows = list(csv.reader(io.StringIO(content(shown, ".csv").decode())))
-    main = shown.arrays[0]
-    assert len(rows) == 1 + main.values.size and len(set(rows[0])) == len(rows[0]) == len(rows[1])
+    written = np.concatenate([a.values.astype(float).ravel() for a in shown.arrays if a.axes == shown.arrays[0].axes])
+    assert len(rows) == 1 + written.size and len(set(rows[0])) == len(rows[0]) == len(rows[1])
     assert len({tuple(row[:-1]) for row in rows}) == len(rows)  # each says what it is about
-    np.testing.assert_array_equal([float(row[-1] or "nan") for row in rows[1:]], main.values.astype(float).ravel())
+    np.testing.assert_array_equal([float(row[-1] or "nan") for row in rows[1:]], written)
     figure = shown.figure()
     drawn = "\n".join(text.get_text() for text in figure.texts)
     assert shown.title.split()[0] in drawn
@@ -82,10 +83,23 @@ def test_a_csv_tells_recurring_tokens_apart_and_has_the_words(run):
         first_rows("attention")[0]
         == "layer,head,position number,position,looked at number,looked at,attention (weight)"
     )
-    for kind, columns in (("candidates", "answer,rank,word,probability"), ("lens", "layer,answer,word,")):
+    for kind, columns in (("candidates", "array,answer,rank,word,value"), ("lens", "array,layer,answer,word,value")):
         array = run("language").explain(kind).arrays[0]
         header, first, _ = first_rows(kind)
-        assert header.startswith(columns) and first.split(",")[2] == array.notes["words"][0][0]
+        assert header == columns and first.split(",")[3] == array.notes["words"][0][0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "names"),
+    [
+        ("attribution", "position number,position", ["attribution, encoder (logit)", "attribution, decoder (logit)"]),
+        ("heads", "part,head", ["importance (nats)", "entropy", "previous", "copying", "first", "self"]),
+    ],
+)
+def test_a_csv_has_every_array_with_the_axes_of_the_first_by_name(run, kind, columns, names):
+    head, *rows = csv.reader(io.StringIO(content(run("translator").explain(kind), ".csv").decode()))
+    assert head == ["array", *columns.split(","), "value"]
+    assert list(dict.fromkeys(row[0] for row in rows)) == names
 
 
 def names_drawn(svg: bytes) -> set[str]:
@@ -198,6 +212,20 @@ def test_a_stack_is_chosen_by_name(run):
         run("translator").explain("attention", stack="encodr")
 
 
+def test_a_decoder_that_only_looks_at_its_source_has_no_self_attention(run):
+    small = run("translator-bahdanau")
+    with pytest.raises(UsageError, match=r"(?s)decoder of this model has no self-attention.*Use --stack cross"):
+        small.explain("attention", stack="decoder")
+    assert "source" in small.explain("attention", stack="cross").title
+    with pytest.raises(UsageError, match=r"(?s)encoder of this model has no attention.*every model has\.$"):
+        small.explain("attention", stack="encoder")
+
+
+def test_the_lens_after_the_last_layer_is_the_model(run):
+    [remark] = run("language").explain("lens").remarks
+    assert remark.startswith("after the last layer this is the model's own distribution: agreement 100 %, KL ")
+
+
 def test_an_answer_and_another_token_are_chosen(run):
     small = run("language")
     shown = small.explain("contributions", answer=2, token="17")
@@ -260,10 +288,31 @@ def test_a_given_text_is_not_called_the_output(run, kind):
         return "\n".join(text.get_text() for each in shown.figure().axes for text in each.texts)
 
     assert [answer.given for answer in run("language").looked_at.answers] == [True] * 5 + [False]
-    assert "the given text, then the output" in drawn("language")
-    assert "the output" in drawn("translator") and "given" not in drawn("translator")
+    assert "the input, then the output" in drawn("language")
+    assert "the output" in drawn("translator") and "the input" not in drawn("translator")
     if kind == "lens":
         assert "the output" not in drawn(model="language", answer=2)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (1, "100%"),
+        (0.996, "100%"),
+        (0.0149, "1%"),
+        (0.00994, "0.99%"),
+        (0.0002, "0.02%"),
+        (0, "0%"),
+        (1e-9, "<0.0001%"),
+    ],
+)
+def test_small_probabilities_of_candidates_have_two_digits(p, text):
+    assert percent(p) == text
+
+
+def test_probabilities_that_do_not_sum_to_one_are_told(run):
+    assert "each class has its own sigmoid" in " ".join(run("detector").explain("candidates").remarks)
+    assert "sigmoid" not in " ".join(run("vit").explain("candidates").remarks)
 
 
 def test_ablation_shows_what_each_head_and_part_does_when_it_is_off(run):
@@ -291,6 +340,8 @@ def test_what_is_missing_or_has_no_effect_is_told(run):
     for (what, text), says in cases.items():
         with pytest.raises(UsageError, match=says):
             input_of(small, what, text)
+    with pytest.raises(UsageError, match=r"(?s)An input has no effect.*'positions' takes no input"):
+        small.explain("positions")  # in Python as well
     with pytest.raises(UsageError, match="A target has no effect here"):
         input_of(small, "", "hello", target="x")
     with pytest.raises(UsageError, match="A context has no effect here"):

@@ -96,6 +96,10 @@ def test_hyena_is_a_matrix_for_every_input(run):
     shown = small.explain("toeplitz")
     np.testing.assert_array_equal(shown.arrays[1].values, small.traced.operator("layers.1.mixer").values)
     assert "differ" in shown.remarks[0]
+    [axis] = shown.figure().axes
+    texts = [text.get_text() for text in axis.texts]
+    for array in shown.arrays:  # each has its scale
+        assert f"{array.values.max():.3g}" in texts
 
 
 def test_a_mixer_has_one_colour_in_all_panels_and_each_way_to_decode_it_a_style(tmp_path, saved_figures):

@@ -12,6 +12,11 @@ from regard.explore.recording import write_page
 from regard.explore.session import Session
 
 TEXT = "the old farmer"
+# Where a bar begins, as a share of its room.
+START = """bar => {
+    const [own, room] = [bar, bar.parentElement].map((element) => element.getBoundingClientRect());
+    return ((bar.classList.contains("negative") ? own.right : own.left) - room.left) / room.width;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +109,13 @@ def test_candidates_and_contributions_stand_side_by_side(language, other, opened
                 assert [a, b] == [None if each is None else pytest.approx(each, abs=1e-4) for each in p]
                 assert difference is None if None in p else difference == pytest.approx(p[1] - p[0], abs=1e-4)
 
+            starts = [
+                [bar.evaluate(START) for bar in column.locator(".bar").all()]
+                for column in panel.locator(".compared-candidates .bars-beside").all()
+            ]
+            assert {*starts[0], *starts[1]} == {0.0}  # probabilities begin at the left
+            assert all(each == pytest.approx(0.5, abs=0.01) for each in starts[2])  # differences in the middle
+
             rows = numbers_of(panel, "Contributions")
             expected = [sums_by_part(trace.contributions(answer, said)) for trace in traces]
             assert set(rows) == {*expected[0], *expected[1]}
@@ -111,17 +123,16 @@ def test_candidates_and_contributions_stand_side_by_side(language, other, opened
                 both = [each.get(name) for each in expected]
                 assert [a, b] == [None if each is None else pytest.approx(each, abs=1e-3) for each in both], name
                 assert difference is None if None in both else difference == pytest.approx(both[1] - both[0], abs=1e-3)
-            # On one scale: a bar is as long as its number, whichever side it is of.
-            bars = panel.locator(".compared-contributions .bar-line").all()
-            lengths = [
-                (
-                    abs(as_number(bar.locator(".bar-value").inner_text()) or 0),
-                    bar.locator(".bar").bounding_box()["width"],
-                )
-                for bar in bars
-            ]
+            # On one scale: a bar is as long as its number, whichever side it is of. Bars that begin at the left have
+            # twice the room of those that begin in the middle.
+            lengths = []
+            for column in panel.locator(".compared-contributions .bars-beside").all():
+                half = "half as long" in column.locator("h3").inner_text()
+                for bar in column.locator(".bar-line").all():
+                    size = abs(as_number(bar.locator(".bar-value").inner_text()) or 0)
+                    lengths.append((size, bar.locator(".bar").bounding_box()["width"] * (2 if half else 1)))
             longest = max(lengths)
-            assert all(width == pytest.approx(longest[1] * size / longest[0], abs=1.5) for size, width in lengths)
+            assert all(width == pytest.approx(longest[1] * size / longest[0], abs=3) for size, width in lengths)
 
 
 def test_the_answer_that_is_compared_can_be_chosen(language, other, opened):

@@ -2,6 +2,9 @@
 
 import re
 
+import numpy as np
+from axe_playwright_python.sync_playwright import Axe
+
 SENTENCE = "The old farmer helps the child."
 
 
@@ -20,6 +23,29 @@ def test_the_number_of_a_cell_is_the_models(trained, opened):
         row, column = 1, 1
         assert re.search(r"→ .*: [\d.]+$", shown)
         assert abs(float(shown.rpartition(": ")[2]) - float(weights[1, row, column])) < 1e-3
+
+
+def test_below_a_small_map_are_all_its_numbers_as_a_table(trained, opened):
+    trace = trained.trace(SENTENCE)
+    weights_TS = trace["decoder"].layers[0].part("cross").attention().weights_BHTS[0, 1]
+    with opened(trained, text=SENTENCE, fragment="#view=heads&part=decoder.0.cross&head=1") as at:
+        details = at.ready("Heads").locator(".large .heatmap details")
+        assert details.locator("summary").inner_text().startswith("All values: ")
+        details.locator("summary").click()
+        pieces = [piece.strip() for piece in trace["encoder"].stack.pieces]
+        assert details.locator("thead th").all_inner_texts()[1:] == pieces
+        assert details.locator("tbody th").first.inner_text() == f"<start> → {trace.subject.answers[0].label.strip()}"
+        shown = [float(cell) for cell in details.locator("td").all_inner_texts()]
+        np.testing.assert_allclose(shown, weights_TS.ravel(), atol=1e-3)
+        assert Axe().run(at.page).violations_count == 0
+
+
+def test_below_a_large_map_are_its_largest_numbers(language, opened):
+    with opened(language, text=SENTENCE, fragment="#view=heads") as at:
+        details = at.ready("Heads").locator(".large .heatmap details")
+        assert details.locator("summary").inner_text().startswith("The 20 largest values: ")
+        details.locator("summary").click()
+        assert details.locator("tbody tr").count() == 20
 
 
 def test_a_row_of_cross_attention_says_what_its_step_reads_and_writes(trained, opened):

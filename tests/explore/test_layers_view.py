@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 import torch
 
 SENTENCE = "The old farmer helps the child."
@@ -67,14 +68,22 @@ def test_another_word_in_the_place_of_the_answer(trained, opened):
     trace = trained.trace(SENTENCE)
     with opened(trained, text=SENTENCE, fragment="#view=layers&answer=1") as at:
         panel = at.ready("Layers")
-        field = panel.get_by_label("Another word instead")
+        field = panel.get_by_label("Another token instead")
         field.fill("Kind")
         field.press("Enter")
-        panel.get_by_role("group", name="Words found").get_by_role("button").first.click()
+        panel.get_by_role("group", name="Found").get_by_role("button").first.click()
         panel.get_by_role("button", name="Back to the answer").wait_for()
         words = [trace.subject.name_of(token).strip() for token in range(trace.logits_AW.shape[1])]
         logit = float(trace.logits_AW[1, words.index("Kind")])
         assert abs(number(panel.locator(".total .sum").inner_text()) - logit) < 1e-3
+
+
+@pytest.mark.parametrize(("kind", "called"), [("image_classifier", "class"), ("pixels", "token")])
+def test_nothing_that_is_no_word_is_called_one(kind, called, request, opened):
+    with opened(request.getfixturevalue(kind), fragment="#view=layers") as at:
+        panel = at.ready("Layers")
+        panel.get_by_label(f"Another {called} instead").wait_for()
+        assert not re.search(r"\bwords?\b", panel.inner_text())
 
 
 def test_the_file_has_the_lens_without_a_network(trained, page_on_disk, from_disk):

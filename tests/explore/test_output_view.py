@@ -59,10 +59,17 @@ def test_a_language_model_goes_on(language):
 def test_what_was_given_is_not_said(language, opened):
     with opened(language, text="The old", fragment="#view=output&answer=1") as at:
         panel = at.ready("Output")
-        assert panel.locator(".note").first.inner_text().startswith("The tokens of the text")
+        assert panel.locator(".note").first.inner_text().startswith("The tokens of the input")
         assert "the given token is ranked" in panel.locator(".place .summary").inner_text()
         panel.get_by_role("group", name="Places of the output").get_by_role("button").last.click()
         panel.get_by_text("the output is ranked 1").wait_for()
+
+
+@pytest.mark.parametrize(("kind", "says"), [("pixels", True), ("trained", False), ("image_classifier", False)])
+def test_where_no_candidate_can_be_forced_the_page_says_so(kind, says, request, opened):
+    with opened(request.getfixturevalue(kind), fragment="#view=output") as at:
+        note = at.ready("Output").get_by_text("In this kind of run, no candidate can be forced.")
+        assert note.count() == says
 
 
 @pytest.mark.parametrize("beam", [None, 1, 3])

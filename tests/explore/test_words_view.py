@@ -42,9 +42,9 @@ def test_neighbours_and_positions_are_the_models(trained, opened):
         shown = float(at.page.locator("#live").inner_text().rpartition(": ")[2].replace("−", "-"))
         assert abs(shown - np.cos(1.0)) < 1e-3  # PE(1, 1)
 
-        panel.get_by_label("Another word").fill("child")
-        panel.get_by_label("Another word").press("Enter")
-        panel.get_by_role("group", name="Words found").get_by_role("button").first.click()
+        panel.get_by_label("Another token").fill("child")
+        panel.get_by_label("Another token").press("Enter")
+        panel.get_by_role("group", name="Found").get_by_role("button").first.click()
         panel.get_by_role("heading", name="Nearest to child (cosine)").wait_for()
 
 

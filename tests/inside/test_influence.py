@@ -107,6 +107,8 @@ def test_names_that_are_none_are_refused_in_words(make):
     traced = trace(make("language"))
     for options, words in [
         ({"stack": "encoder"}, "not a stack"),
+        ({"probes": 0}, "0 probes are not enough"),
+        ({"probes": 1.5}, "1.5 is no number of probes"),
         ({"part": "layers.0.feedforward"}, "Influence is not defined for"),
         ({"stack": "layers", "part": "layers.0.mixer"}, "Both a part and a stack"),
     ]:

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from regard.errors import UsageError
 from regard.inside.named import MOST_ROWS, named
 from regard.inside.trace import trace
 
@@ -119,3 +120,55 @@ def test_a_large_table_is_cut_and_says_so():
     line = named("lengths", np.arange(many), [("from", labels)])
     assert len(Tables(line._repr_html_()).tables[0]) == 1 + MOST_ROWS
     assert f"the first {MOST_ROWS} of {many}" in line._repr_html_()
+
+
+def test_a_trace_is_shown_with_each_answer_and_its_probability(traced, make):
+    facts, (_, *answers) = Tables(traced._repr_html_()).tables
+    told = dict(facts)
+    assert told["output"] == traced.said and told["difference"] == f"{traced.difference:.1e}"
+    assert told["stacks"] == "; ".join(map(str, traced.stacks))
+    expected = [
+        [str(n), each.label, f"{float(traced.p_AW[n, each.token]):.3g}"]
+        for n, each in enumerate(traced.subject.answers)
+    ]
+    assert answers == expected
+
+
+def test_of_many_answers_the_last_are_shown(traced, monkeypatch):
+    monkeypatch.setattr("regard.inside.told.MOST_ROWS", 2)
+    count = len(traced.subject.answers)
+    assert f"the last 2 of {count}" in traced._repr_html_()
+    _, (_, *answers) = Tables(traced._repr_html_()).tables
+    assert [row[0] for row in answers] == [str(count - 2), str(count - 1)]
+
+
+def test_scores_of_heads_are_tables_in_a_notebook_and_a_line_elsewhere(traced):
+    scores = traced.heads(["entropy", "self"])
+    assert len(Tables(scores._repr_html_()).tables) == 2
+    assert repr(scores) == f"{{'entropy': {scores['entropy'].size}, 'self': {scores['self'].size}}}"
+
+
+def test_what_is_at_a_label_or_a_number_has_one_axis_less():
+    words = [["a", "b"], ["c", "d"]]
+    square = named("p", [[1, 2], [3, 4]], [("part", ["one", " two"]), ("rank", ["1", "2"])], "nats", words=words, of=7)
+    for which in ("two", " two", 1, -1, np.int64(1)):
+        row = square[which]
+        assert (row.values.tolist(), row.axes, row.labels, row.unit) == ([3, 4], ("rank",), (["1", "2"],), "nats")
+        assert row.notes == {"words": ["c", "d"], "of": 7}
+    assert square["two"]["2"] == square[1][1] == 4.0 and isinstance(square[1][1], float)
+    assert [list(row) for row in square] == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("which", "says"),
+    [
+        ("tow", "(?s)no part 'tow'.*Did you mean 'two'"),
+        ("the", "(?s)not the only part.*0, 2, counted from 0"),
+        (3, "(?s)no part 3.*Use one from 0 to 2"),
+        (slice(2), "neither a label nor a number"),
+        (True, "neither a label nor a number"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_the_nearest(which, says):
+    with pytest.raises(UsageError, match=says):
+        named("p", [1, 2, 3], [("part", ["the", "two", "the"])])[which]

@@ -79,6 +79,9 @@ def test_what_is_not_there_is_told(make):
     with pytest.raises(UsageError, match="is not a Hyena layer"):
         trace(make("language")).operator("layers.0.mixer", 0)
     traced = trace(make("language", mixer="hyena"))
+    for channel in ("x", 1.5, True):
+        with pytest.raises(UsageError, match=f"There is no channel {channel!r}"):
+            traced.operator("layers.0.mixer", channel=channel)
     with pytest.raises(UsageError, match="There is no channel 32"):
         traced.operator("layers.0.mixer", 32)
     with pytest.raises(UsageError, match="is not a part"):

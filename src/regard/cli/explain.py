@@ -92,6 +92,11 @@ def _say_what_is_shown(what: str, shown: Any, output: Path) -> None:
 
     if not what and shown.what == "influence":
         console.say("This model has no attention; the influence between positions is shown instead.")
-    if output.suffix.lower() == ".csv" and len(shown.arrays) > 1:
-        others = ", ".join(array.name for array in shown.arrays[1:])
-        console.say(f"The .csv has '{shown.arrays[0].name}'; a .json also has {others}.")
+    if output.suffix.lower() == ".csv":
+        from regard.inside.named import with_axes_of_first
+
+        written = with_axes_of_first(shown.arrays)
+        others = ", ".join(f"'{array.name}'" for array in shown.arrays if array.axes != written[0].axes)
+        if others:
+            names = ", ".join(f"'{array.name}'" for array in written)
+            console.say(f"The .csv has {names}; a .json also has {others}.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import shlex
 import socket
 import sys
 from pathlib import Path
@@ -12,14 +14,16 @@ import typer
 from regard.cli.app import DeviceOption, RunArgument, app, number_option
 from regard.cli.lines import read_text
 from regard.errors import RegardError, UsageError
+from regard.explain.kinds import parameters
+from regard.training.folder import is_run
 
 
 @app.command()
 def explore(
     run: RunArgument,
     given: Annotated[
-        str, typer.Argument(metavar="[INPUT]", help="The text or image file to start with.", show_default=False)
-    ] = "",
+        str | None, typer.Argument(metavar="[INPUT]", help="The text or image file to start with.", show_default=False)
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write the page to one .html file that works offline."),
@@ -43,10 +47,18 @@ def explore(
     """
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"'{output}' is not a page.", "Pages are written as HTML.", "Use a name ending in .html.")
+    if given and is_run(given):
+        raise UsageError(
+            f"'{given}' is a run, not an input.",
+            "A second run is given as an option.",
+            f"Use --beside {shlex.quote(given)}.",
+        )
     listener = _listen(port) if output is None else None
     from regard.run import load_weights, open_run
 
     tasks = [open_run(path) for path in (run, beside) if path is not None]
+    if given == "":
+        _must_read_nothing(tasks[0])
     for task in tasks:
         load_weights(task, device)
     from regard.explore.session import Session
@@ -69,6 +81,18 @@ def explore(
             _serve(session, listener, browser)
     finally:
         session.close()
+
+
+def _must_read_nothing(task: Any) -> None:
+    """An empty input is refused, unless a model needs none."""
+    first = next(iter(parameters(task).values()), None)
+    if first is not None and first.default is inspect.Parameter.empty:
+        what = "An image" if first.name == "image" else "A text"
+        raise UsageError(
+            f"{what} is missing.",
+            "The input is empty.",
+            "Give one, or leave it out: the page then begins with an example.",
+        )
 
 
 def _look(session: Any) -> None:

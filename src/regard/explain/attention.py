@@ -89,12 +89,18 @@ def looking(trace: Trace, stack: str = "") -> tuple[list[PartTrace], bool]:
         )
     chosen = trace[stack] if stack else trace.last
     own = [part for layer in chosen.layers for part in layer.parts if part.looks and not part.across]
+    if not own and any(part.across for layer in chosen.layers for part in layer.parts):
+        raise UsageError(
+            f"The {stack} of this model has no self-attention.",
+            "Its attention is to the source.",
+            f"Use --stack {ACROSS}, or leave --stack out.",
+        )
     if not own:
         whose = f"The {stack} of this model" if stack else "This model"
         raise UsageError(
             f"{whose} has no attention.",
             "It mixes positions by other means.",
-            "Use --what influence, which every model has",
+            "Use --what influence, which every model has.",
         )
     return own, False
 

@@ -22,6 +22,8 @@ def candidates(view: View) -> Shown:
         remarks.append(f"at temperature {view.choice.temperature:g}")
     if "over" in found.probabilities.notes:
         remarks.append(f"probabilities are over {found.probabilities.notes['over']}")
+    if view.subject.independent:
+        remarks.append("each class has its own sigmoid: probabilities do not sum to 1")
     if view.choice.answer is not None:
         chosen = range(view.answer(), view.answer() + 1)
     elif len(chosen) > MOST_ANSWERS:
@@ -33,7 +35,7 @@ def candidates(view: View) -> Shown:
             [a] = chosen
             return draw_bars([label(word) for word in words[a]], p_AK[a].tolist(), "probability")
         names = answer_labels(view.subject)
-        cells = [[f"{label(words[a][k])} {p_AK[a, k]:.0%}" for a in chosen] for k in range(p_AK.shape[1])]
+        cells = [[f"{label(words[a][k])} {percent(p_AK[a, k])}" for a in chosen] for k in range(p_AK.shape[1])]
         return draw_cells(
             p_AK[chosen.start : chosen.stop].T,
             cells,
@@ -46,3 +48,10 @@ def candidates(view: View) -> Shown:
 
     arrays = [found.probabilities, found.logits, found.rank, found.said]
     return Shown("Candidates at each position, the likeliest first", arrays, draw, remarks)
+
+
+def percent(p: float) -> str:
+    """Whole, but below 1 % of two digits."""
+    if p == 0 or p >= 0.00995:
+        return f"{p:.0%}"
+    return f"{100 * p:.2g}%" if p >= 1e-6 else "<0.0001%"

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from regard.explain.image_maps import GAP, LINE, draw_over, map_size, picture_of
+from regard.explain.image_maps import GAP, LINE, OWN_SCALE, SCALE, draw_over, map_size, picture_of
 from regard.explain.sheet import Sheet, label
 from regard.explain.shown import Shown
 from regard.explain.view import View
@@ -41,7 +41,7 @@ def caption_maps(view: View) -> Shown:
         "Cross-attention: attention from each word of the caption to the image",
         [named("attention", maps_TRC, axes, "weight"), replace(weights, name="attention of every head")],
         lambda: draw_caption_maps(picture_of(view.subject), words, maps_TRC),
-        [f"attention of the decoder across patches, {whose}", *remarks],
+        [f"attention of the decoder across patches, {whose}", OWN_SCALE, *remarks],
     )
 
 
@@ -56,4 +56,6 @@ def draw_caption_maps(pixels_HWC: NDArray[np.uint8], words: list[str], maps_TRC:
         row, column = divmod(number, columns)
         corner = column * (width + GAP), row * (height + LINE + GAP)
         draw_over(sheet, corner, (width, height), label(word), pixels_HWC, map_RC)
-    return sheet.finished(columns * (width + GAP) - GAP, math.ceil(len(cells) / columns) * (height + LINE + GAP))
+    bottom = math.ceil(len(cells) / columns) * (height + LINE + GAP)
+    sheet.scale(0.0, bottom + SCALE - 0.25, 1.0, "of each map's maximum")
+    return sheet.finished(columns * (width + GAP) - GAP, bottom + SCALE)

@@ -58,7 +58,8 @@ def operators(view: View) -> Shown:
     worst = max(each.notes["difference"] for each in found)
     title = "Hyena as a matrix: mean |operator| over channels; rows: output positions, columns: input positions"
     remark = f"applied to v, the matrices differ from the layers' own outputs by at most {worst:.1e}"
-    return Shown(title, arrays, lambda: _draw_operators(arrays), [remark])
+    scales = "each matrix on its own colour scale, which stands below it"
+    return Shown(title, arrays, lambda: _draw_operators(arrays), [remark, scales])
 
 
 def _draw_operators(arrays: Sequence[Named]) -> Figure:
@@ -68,15 +69,16 @@ def _draw_operators(arrays: Sequence[Named]) -> Figure:
     for group in groups:
         names = [label(piece) for piece in group[0].labels[0]]
         side = max(SIDE, min(5.0, 0.16 * len(names)))
-        left = text_width(names, 6.5) + 0.15
+        left, below = text_width(names, 6.5) + 0.15, text_width(names, 6.5) + 0.25
         for number, array in enumerate(group):
             x = left + number * (side + GAP)
             sheet.text(x, top + LINE - 0.04, array.name.removeprefix("operator, "), 7)
             largest = float(array.values.max()) or 1.0
             sheet.heat(x, top + LINE, side, side, reduced(array.values)[0], largest)
             sheet.labels_across(x, top + LINE + side, side, names, 6.5)
+            sheet.scale(x, top + LINE + side + below, largest, "", width=0.7 * side)
         sheet.labels_down(left, top + LINE, side, names, 6.5)
-        top += LINE + side + text_width(names, 6.5) + 0.2
+        top += LINE + side + below + 0.3
         widest = max(widest, left + len(group) * (side + GAP))
     return sheet.finished(widest, top)
 

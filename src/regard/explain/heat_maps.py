@@ -113,11 +113,11 @@ def answer_labels(subject: Subject) -> list[str]:
 
 
 def what_answers_are(subject: Subject, chosen: Sequence[int]) -> str:
-    """Of these answers: whether the model said them, or they stand in a text that it was given."""
+    """Of these answers: whether the model said them, or they stand in the input."""
     given = [subject.answers[number].given for number in chosen]
     if not any(given):
         return "the output"
-    return "the given text" if all(given) else "the given text, then the output"
+    return "the input" if all(given) else "the input, then the output"
 
 
 def draw_cells(

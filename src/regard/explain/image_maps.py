@@ -32,6 +32,8 @@ LEFT = 0.4  # where the layers are named
 GAP = 0.08  # between two maps
 BETWEEN = 0.15  # two layers
 LINE = 0.17  # above a map
+SCALE = 0.45  # room for the scale
+OWN_SCALE = "each map is scaled to its own maximum"
 COVERED, COVERED_SIGNED = 0.65, 0.85  # how much of an image a map over it hides
 
 
@@ -55,7 +57,7 @@ def image_maps(view: View) -> Shown:
         maps.rollout_RS, [each[list(of)] for each, of in zip(chosen, heads, strict=True)], maps.read_from
     )
     names = [f"layer {layer + 1}" for layer in layers]
-    remarks = [f"readout: {maps.read_from}", left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
+    remarks = [f"readout: {maps.read_from}", OWN_SCALE, left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
     arrays = [*_named_maps(view.subject, layers, heads, maps), over_grid("rollout", maps.rollout_RS.cpu())]
     facts, faithful = faithful_rollout(view, answer)
     return Shown(
@@ -124,7 +126,7 @@ def draw_maps(
     sheet = Sheet()
     y = 0.0
     draw_over(sheet, (LEFT, y), large, "image", pixels_HWC)
-    range_shown = f"rollout, {maps.rollout_RS.min():.1%} to {maps.rollout_RS.max():.1%}"
+    range_shown = f"rollout, 0 to {maps.rollout_RS.max():.1%}"
     draw_over(sheet, (LEFT + span * step_x, y), large, range_shown, pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
     y += LINE + large[1]
     for (name, first, heads_HRS), count in zip(layers, heads, strict=True):
@@ -136,7 +138,8 @@ def draw_maps(
             corner = LEFT + column * step_x, y + row * step_y
             draw_over(sheet, corner, size, f"head {first + head + 1}", pixels_HWC, map_RS)
         y += block
-    return sheet.finished(LEFT + columns * step_x - GAP + MARGIN, y + MARGIN)
+    sheet.scale(LEFT, y + SCALE - 0.2, 1.0, "of each map's maximum")
+    return sheet.finished(LEFT + columns * step_x - GAP + MARGIN, y + SCALE + MARGIN)
 
 
 def columns_for(heads: Sequence[int]) -> int:

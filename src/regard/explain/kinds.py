@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from regard.errors import UsageError, did_you_mean
 
@@ -83,6 +83,10 @@ def must_have_effect(what: str, chosen: Iterable[str]) -> None:
             )
 
 
+def refuse_input(what: str) -> NoReturn:
+    raise UsageError("An input has no effect here.", f"'{what}' takes no input.", "Leave it out.")
+
+
 def must_be_known(path: Path) -> None:
     """An ending that is not known is told before anything is computed."""
     if path.suffix.lower() not in ENDINGS:
@@ -116,7 +120,7 @@ def input_of(task: Any, what: str, text: str, target: str = "", context: str | N
             )
     if needs == "none":
         if text.strip():
-            raise UsageError("An input has no effect here.", f"'{what}' takes no input.", "Leave it out.")
+            refuse_input(what)
         return ()
     first = next(iter(wanted.values()))
     image = getattr(task, "reads", "") == "images"

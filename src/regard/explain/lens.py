@@ -25,9 +25,8 @@ def lens(view: View) -> Shown:
     elif len(answers) > MOST_ANSWERS:
         chosen = chosen[-MOST_ANSWERS:]
         remarks.append(f"drawn: the last {MOST_ANSWERS} of {len(answers)} answers")
-    last = through.agreement.labels[0][-1]
     remarks.append(
-        f"after layer {last}: the model's own answer, agreement {through.agreement.values[-1]:.0f} %, "
+        f"after the last layer this is the model's own distribution: agreement {through.agreement.values[-1]:.0f} %, "
         f"KL {through.kl.values[-1].mean():.2g} nats"
     )
     arrays = [through.likeliest, through.answer, through.kl, through.agreement]
@@ -48,7 +47,7 @@ def _draw(through: Lens, chosen: range, subject: Subject) -> Figure:
         [[label(row[answer]) for answer in chosen] for row in words[::-1]],
         down[::-1],
         [names[answer] for answer in chosen],
-        "probability of the likeliest word or class",
+        "probability of the likeliest",
         ("after layer", what_answers_are(subject, chosen)),
     )
 

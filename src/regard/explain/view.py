@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from regard.errors import UsageError
-from regard.explain.kinds import find, must_have_effect, parameters
+from regard.explain.kinds import find, must_have_effect, parameters, refuse_input
 from regard.explain.shown import Shown
 from regard.inside.subject import Subject
 from regard.inside.trace import Trace
@@ -74,6 +74,8 @@ def explained(task: Any, given: tuple[Any, ...] = (), what: str = "", choice: Ch
     name = what or fitting(view)
     kind = find(name)
     must_have_effect(name, view.choice.changed)
+    if kind.input == "none" and given:
+        refuse_input(name)
     module, _, function = kind.maker.partition(":")
     make: Callable[[View], Shown] = getattr(import_module(f"regard.explain.{module}"), function)
     shown = replace(make(view), what=name, run=str(task.folder.path))

@@ -3,7 +3,7 @@
 .png .svg    the picture
 .html        a page that opens without a network: the picture, and its numbers as tables
 .json        all numbers, in full
-.csv         the main array, a row for each number
+.csv         the main array, and those with the same axes: a row for each number
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from regard.explain.figures import write as write_bytes
 from regard.explain.kinds import must_be_known
 from regard.explain.page import page
 from regard.explain.shown import Shown
+from regard.inside.named import csv_of
 
 
 def write(shown: Shown, path: Path) -> None:
@@ -27,5 +28,5 @@ def content(shown: Shown, ending: str) -> bytes:
     if ending == ".json":
         return (json.dumps(shown.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
     if ending == ".csv":
-        return shown.arrays[0].to_csv().encode("utf-8", "backslashreplace")
+        return csv_of(shown.arrays).encode("utf-8", "backslashreplace")
     return page(shown).encode("utf-8", "backslashreplace") if ending == ".html" else shown.rendered(ending)

@@ -34,7 +34,7 @@ from torch import Tensor
 from regard.data.tokenizers import SPECIALS
 from regard.errors import UsageError, did_you_mean
 from regard.inside.ablation import Off, ablate
-from regard.inside.named import Named, named
+from regard.inside.named import ByName, Named, named
 from regard.inside.parts import PartTrace, StackTrace
 from regard.inside.readout import Normed, Readout
 from regard.inside.subject import Subject
@@ -53,7 +53,7 @@ MOST_TOKENS = 512  # drawn for copying
 OfParts = dict[str, Tensor]  # of parts that have the score, by name: [H]
 
 
-def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period: int = PERIOD) -> dict[str, Named]:
+def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period: int = PERIOD) -> ByName:
     """Each of these scores, of every head of every attention: [part, head].
 
     `seed`: of the tokens that are drawn. `period`: L of induction, less where learned positions end before.
@@ -79,7 +79,7 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
         found["induction"] = induction(traced, seed, period)
     if "copying" in scores:
         found["copying"] = copying(traced, seed)
-    return {score: _named(score, parts, found[score]) for score in scores}
+    return ByName({score: _named(score, parts, found[score]) for score in scores})
 
 
 def _without(of_parts: OfParts, stack: StackTrace) -> OfParts:

@@ -40,6 +40,12 @@ def influence(
     trace: Trace, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
 ) -> Named:
     """Of a stack, by default the last, or of one part ("decoder.0.mixer"): [T, S]. `of`: the stack that reads x."""
+    if probes is not None and (not isinstance(probes, int) or probes < 1):
+        raise UsageError(
+            f"{probes!r} probes are not enough." if isinstance(probes, int) else f"{probes!r} is no number of probes.",
+            "Each is a random direction in which the output is differentiated.",
+            "Use 1 or more; None chooses the number.",
+        )
     if part:
         chosen = _part(trace, part, stack or of)
         own = part.rpartition(".")[0].rpartition(".")[0]
@@ -53,7 +59,7 @@ def influence(
     width = trace[stack].layers[-1].after_TD.shape[1]
     if probes is None:
         probes = width if len(rows) * width <= MOST_GRADIENTS else PROBES
-    probes = min(max(1, probes), width)
+    probes = min(probes, width)
     q_PD = directions(probes, width, seed)
     norm_TS = jacobian_norms(pass_, len(rows), q_PD, rows_with_gradients(trace.subject))
     exact = probes == width

@@ -31,9 +31,9 @@ MOST_NUMBERS = 1 << 24  # of the matrices that are in memory at once
 def operator(part: PartTrace, channel: int, pieces: Sequence[str] | None = None) -> Named:
     """M of one channel: [T, T]. `pieces`: what stands at the positions."""
     hyena = _hyena(part)
-    if not 0 <= channel < hyena.width:
+    if not isinstance(channel, int) or isinstance(channel, bool) or not 0 <= channel < hyena.width:
         raise UsageError(
-            f"There is no channel {channel}.", f"It has {hyena.width}.", f"Use one from 0 to {hyena.width - 1}."
+            f"There is no channel {channel!r}.", f"It has {hyena.width}.", f"Use one from 0 to {hyena.width - 1}."
         )
     [(matrix_DTT, difference)] = _operators(part, hyena, slice(channel, channel + 1))
     axes = _positions(part, pieces)

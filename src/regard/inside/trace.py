@@ -51,6 +51,12 @@ class Trace:
         given, said = (textwrap.shorten(text, LETTERS, placeholder=" …") for text in (self.subject.given, self.said))
         return f"Trace({given!r} → {said!r}; {'; '.join(map(str, self.stacks))}; difference {self.difference:.1e})"
 
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        from regard.inside.told import as_html
+
+        return as_html(self)
+
     @property
     def said(self) -> str:
         """What the model said, in words."""

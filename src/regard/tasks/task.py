@@ -276,21 +276,23 @@ class Task(ABC, Generic[S]):
 
 
 def _must_fit(subject: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """A clear error where what is to be looked into is missing, too much, or neither text nor file."""
+    """A clear error where what is to be looked into is missing, too much, or neither a string nor a path."""
     asked = inspect.signature(subject)
     call = f"run.trace({', '.join(name for name, each in asked.parameters.items() if each.default is each.empty)})"
     try:
         bound = asked.bind(*given, **options).arguments
     except TypeError as error:
         raise UsageError(
-            "This is not what a trace is taken of.", f"{str(error).capitalize()}.", f"Use {call}."
+            "These arguments do not fit this run.", f"{str(error)[:1].upper()}{str(error)[1:]}.", f"Use {call}."
         ) from None
     for name, value in bound.items():
         kinds = {"str": (str,), "Path | str": (str, Path)}.get(asked.parameters[name].annotation, (object,))
         if not isinstance(value, kinds):
-            wanted = "a file" if Path in kinds else "a text"
+            file, found = Path in kinds, "None" if value is None else type(value).__name__
             raise UsageError(
-                f"The {name} is no text.", f"It is a {type(value).__name__}.", f"Use {call}, with {wanted}."
+                f"The {name} must be {'the path of a file' if file else 'a string'}, not {found}.",
+                "Images are read from their files." if file else "The model reads text.",
+                f"Use {call}, with {'a path' if file else 'a string'} as the {name}.",
             )
         if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise UsageError(f"The {name} is not Unicode.", "It has half of a pair of characters.", "Give it in UTF-8.")

@@ -1,4 +1,5 @@
-// A matrix as a heat map: one canvas, one tab stop, arrow keys over its cells, and a table of its largest numbers.
+// A matrix as a heat map: one canvas, one tab stop, arrow keys over its cells, and a table of its numbers: of all,
+// or of a large one the largest.
 
 import { largest } from "regard/arrays.js";
 import { colour } from "regard/colours.js";
@@ -7,7 +8,8 @@ import { h, number, table, visible } from "regard/dom.js";
 const MOST_LABELS = 72;
 const MOST_CELL = 28; // pixels
 const FEW_ROWS = 40;
-const STRONGEST = 20; // rows of the table
+const STRONGEST = 20; // rows of the table of a matrix that has more cells than
+const MOST_CELLS = 400; // which are all in the table
 
 /* `matrix`: {head: {shape: [R, C], step?, from?}, values}. `rows`, `columns`: {labels, stack?, axis}: what stands along
    the edges; with the name of a stack, its tokens are lit; `plain`: labels are our own words, not pieces of a text.
@@ -172,26 +174,42 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
       ),
     ),
     h("figcaption", {}, say, legend(scale, last), axes(rows, columns)),
-    strongest(),
+    numbers(),
   );
   if (kept) keep([(kept[0] - fromDown) / stepDown, (kept[1] - fromAcross) / stepAcross].map(Math.floor));
   figure.keep = keep;
   return figure;
 
-  function strongest() {
-    const details = h("details", { class: "numbers" }, h("summary", {}, `The ${STRONGEST} largest values: ${label}`));
+  function numbers() {
+    const all = height * width <= MOST_CELLS;
+    const summary = all ? `All values: ${label}` : `The ${STRONGEST} largest values: ${label}`;
+    const details = h("details", { class: "numbers" }, h("summary", {}, summary));
     details.addEventListener("toggle", () => {
-      if (!details.open || details.childElementCount > 1) return;
-      const order = [...matrix.values.keys()].filter((i) => Number.isFinite(matrix.values[i]));
-      order.sort((a, b) => Math.abs(matrix.values[b]) - Math.abs(matrix.values[a]));
-      const lines = order.slice(0, STRONGEST).map((i) => [
-        named(rows, Math.floor(i / width), fromDown, stepDown),
-        named(columns, i % width, fromAcross, stepAcross),
-        number(matrix.values[i], 4),
-      ]);
-      details.append(table(label, [rows.axis ?? "row", columns.axis ?? "column", "value"], lines));
+      if (details.open && details.childElementCount === 1) details.append(all ? whole() : strongest());
     });
     return details;
+  }
+
+  function whole() {
+    const down = (row) => named(rows, row, fromDown, stepDown);
+    const across = (column) => named(columns, column, fromAcross, stepAcross);
+    const values = (row) => Array.from({ length: width }, (_, column) => number(matrix.values[row * width + column], 4));
+    return table(
+      label,
+      [rows.axis ?? "row", ...Array.from({ length: width }, (_, column) => across(column))],
+      Array.from({ length: height }, (_, row) => [down(row), ...values(row)]),
+    );
+  }
+
+  function strongest() {
+    const order = [...matrix.values.keys()].filter((i) => Number.isFinite(matrix.values[i]));
+    order.sort((a, b) => Math.abs(matrix.values[b]) - Math.abs(matrix.values[a]));
+    const lines = order.slice(0, STRONGEST).map((i) => [
+      named(rows, Math.floor(i / width), fromDown, stepDown),
+      named(columns, i % width, fromAcross, stepAcross),
+      number(matrix.values[i], 4),
+    ]);
+    return table(label, [rows.axis ?? "row", columns.axis ?? "column", "value"], lines);
   }
 }
 

@@ -1,4 +1,6 @@
-// Numbers of two sides that have the same names: bars of A, of B and of B − A, all on one scale, and all in a table.
+// Numbers of two sides that have the same names: bars of A, of B and of B − A, and all in a table. Those of A and B are
+// on one scale. Bars of B − A begin in the middle; where nothing of A and B is negative, theirs begin at
+// the left, and have twice the room.
 
 import { bars } from "regard/charts.js";
 import { h, note, number, numbersBelow } from "regard/dom.js";
@@ -8,18 +10,19 @@ import { h, note, number, numbersBelow } from "regard/dom.js";
 export function paired(page, { label, what, names, first, second, titles, why = "", format = number, unit = "", most = null, plain = false }) {
   const differences = names.map((_, i) => (why || first[i] === null || second[i] === null ? null : second[i] - first[i]));
   const known = [...first, ...second, ...differences].filter((value) => value !== null);
-  const scale = { most: most ?? Math.max(1e-9, ...known.map(Math.abs)), signed: known.some((value) => value < 0) };
-  const column = (title, values) =>
-    h("div", { class: "bars-beside" }, h("h3", {}, title), bars(page, { label: `${label}, ${title}`, names, values, unit, format, plain, ...scale }));
+  const scale = { most: most ?? Math.max(1e-9, ...known.map(Math.abs)) };
+  const signed = [...first, ...second].some((value) => value !== null && value < 0);
+  const column = (title, values, signed) =>
+    h("div", { class: "bars-beside" }, h("h3", {}, title), bars(page, { label: `${label}, ${title}`, names, values, unit, format, plain, signed, ...scale }));
   return h(
     "div",
     { class: "paired" },
     h(
       "div",
       { class: "side-by-side" },
-      column(titles[0], first),
-      column(titles[1], second),
-      why ? note(why) : column("Difference: B − A", differences),
+      column(titles[0], first, signed),
+      column(titles[1], second, signed),
+      why ? note(why) : column(`Difference: B − A${signed ? "" : ", bars half as long"}`, differences, true),
     ),
     numbersBelow(`Numbers of: ${label}`, [what, "A", "B", "B − A"], () =>
       names.map((name, i) => [name, ...[first, second, differences].map((values) => number(values[i], 4))]),

@@ -35,7 +35,7 @@ async function lens(page) {
       "p",
       { class: "note" },
       "What the model would predict if it stopped after each layer: the final norm and head, applied to the residual stream. " +
-        "Agreement: share of answers whose likeliest word is already the final one. KL: divergence of the final distribution from the layer's, mean over answers.",
+        "Agreement: share of answers whose likeliest prediction is already the final one. KL: divergence of the final distribution from the layer's, mean over answers.",
     ),
   ];
   if (!page.look.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
@@ -110,13 +110,13 @@ function lensTable(page, seen, kl) {
   const table = h(
     "table",
     { class: "lens" },
-    h("caption", {}, columns.length < answers.length ? `Answers ${from + 1} to ${from + columns.length} of ${answers.length}; cell colour is the probability of the word.` : "Cell colour: probability of the word, from dark (0) to yellow (1)."),
+    h("caption", {}, columns.length < answers.length ? `Answers ${from + 1} to ${from + columns.length} of ${answers.length}; cell colour is the probability of the prediction.` : "Cell colour: probability of the prediction, from dark (0) to yellow (1)."),
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "after"), h("th", { scope: "col" }, "agreement"), h("th", { scope: "col" }, "KL"), columns.map(head))),
     h("tbody", {}, rows),
   );
   return [
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Logit lens" }, table),
-    numbersBelow("Probability of the likeliest word after each layer", ["answer", ...seen.likeliest.labels[0]], () =>
+    numbersBelow("Probability of the likeliest after each layer", ["answer", ...seen.likeliest.labels[0]], () =>
       columns.map((answer) => [visible(answer.label), ...seen.likeliest.values.map((row, i) => `${visible(seen.likeliest.words[i][answer.index])} ${number(row[answer.index])}`)]),
     ),
   ];
@@ -132,7 +132,7 @@ async function contributions(page) {
     h(
       "p",
       { class: "note" },
-      "The residual stream is the sum of the outputs of all parts, so its dot product with the output vector of a word splits that word's logit exactly.",
+      "The residual stream is the sum of the outputs of all parts, so its dot product with the output vector of a token or class splits its logit exactly.",
     ),
     h("div", { class: "controls" }, answerPicker(page, answer), page.live ? otherToken(page) : null),
   ];
@@ -190,12 +190,12 @@ function answerPicker(page, answer) {
   return h("div", { class: "line answers", role: "group", "aria-label": "Answer" }, tokens);
 }
 
-// Another word in the place of the answer.
+// Another token or class in the place of the answer.
 function otherToken(page) {
   const set = (token) => page.state.set({ token });
   const chosen = page.state.get("token") !== undefined;
   return [
-    wordSearch(page, "Another word instead", {}, set),
+    wordSearch(page, {}, set),
     chosen ? h("button", { type: "button", onclick: () => set(undefined) }, "Back to the answer") : null,
   ];
 }

@@ -78,7 +78,7 @@ function places(page, chosen) {
     {},
     note(
       answers.some((_, i) => wasGiven(page, i))
-        ? "The tokens of the text; brighter means more probable. "
+        ? "The tokens of the input; brighter means more probable. "
         : "The tokens of the output; brighter means more probable. ",
       "Choose one to see its candidates.",
     ),
@@ -106,7 +106,7 @@ async function candidatesAt(page, answer) {
     logits = await logitsAt(page, answer, found);
   } catch (error) {
     if (!error.what) throw error;
-    missing = note("The logits of all words did not fit into this file, so temperature, top-k and top-p are fixed.");
+    missing = note("The logits of all candidates did not fit into this file, so temperature, top-k and top-p are fixed.");
   }
   const { independent } = page.look; // then nothing is drawn: each class is there or not
   const order = logits && !independent && ordered(logits);
@@ -129,7 +129,7 @@ async function candidatesAt(page, answer) {
         most: 1,
         pick: canForce ? (i) => force(page, answer, found.tokens[i], room) : null,
       }),
-      numbersBelow(`Numbers: ${heading}`, ["rank", "word", "logit", "probability"], () =>
+      numbersBelow(`Numbers: ${heading}`, ["rank", "candidate", "logit", "probability"], () =>
         found.words.map((word, i) => [String(i + 1), visible(word), found.logits[i], number(probabilities[i], 4)]),
       ),
     );
@@ -168,7 +168,8 @@ async function candidatesAt(page, answer) {
         ),
     said,
     canForce ? note("Choose a candidate to force it: the model then regenerates the rest.") : null,
-    page.look.can.force && !page.live ? note("To force a word, open the live page with regard explore.") : null,
+    draws && !page.look.can.force ? note("In this kind of run, no candidate can be forced.") : null,
+    page.look.can.force && !page.live ? note("To force a candidate, open the live page with regard explore.") : null,
     room,
   );
 }

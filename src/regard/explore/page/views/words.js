@@ -45,7 +45,7 @@ async function vectors(page) {
     stacks.length > 1
       ? h("div", { class: "controls" }, choice("stack", stacks.map((each) => [each.name, each.name]), stack.name, (value) => page.state.set({ stack: value, position: undefined, word: undefined })))
       : null,
-    h("div", { class: "controls" }, tokenLine(page, stack, { pick: (position) => page.state.set({ position, word: undefined }), chosen: token === stack.tokens[first] ? first : -1 }), page.live ? wordSearch(page, "Another word", { stack: stack.name }, (word) => page.state.set({ word })) : null),
+    h("div", { class: "controls" }, tokenLine(page, stack, { pick: (position) => page.state.set({ position, word: undefined }), chosen: token === stack.tokens[first] ? first : -1 }), page.live ? wordSearch(page, { stack: stack.name }, (word) => page.state.set({ word })) : null),
     h("div", { class: "side-by-side" }, nearest.value ? neighbours(page, nearest.value) : problem(nearest.reason), plane.value ? projection(plane.value, token) : problem(plane.reason)),
   );
 }
