@@ -32,6 +32,7 @@ def test_below_a_small_map_are_all_its_numbers_as_a_table(trained, opened):
         details = at.ready("Heads").locator(".large .heatmap details")
         assert details.locator("summary").inner_text().startswith("All values: ")
         details.locator("summary").click()
+        details.locator("table").wait_for()
         pieces = [piece.strip() for piece in trace["encoder"].stack.pieces]
         assert details.locator("thead th").all_inner_texts()[1:] == pieces
         assert details.locator("tbody th").first.inner_text() == f"<start> → {trace.subject.answers[0].label.strip()}"
@@ -45,6 +46,7 @@ def test_below_a_large_map_are_its_largest_numbers(language, opened):
         details = at.ready("Heads").locator(".large .heatmap details")
         assert details.locator("summary").inner_text().startswith("The 20 largest values: ")
         details.locator("summary").click()
+        details.locator("table").wait_for()
         assert details.locator("tbody tr").count() == 20
 
 
