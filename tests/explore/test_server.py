@@ -51,6 +51,9 @@ def test_a_mistake_in_an_input_is_no_error_in_the_browsers_console(trained, open
         at.page.get_by_label("Text").fill("")
         at.page.get_by_role("button", name="Look").click()
         assert "missing" in at.page.get_by_role("alert").inner_text()
+        at.page.get_by_label("Text").evaluate("field => (field.value = 'a \\ud83d b')")
+        at.page.get_by_role("button", name="Look").click()
+        at.page.get_by_role("alert").get_by_text("unpaired surrogate").wait_for()
 
 
 def test_what_is_sent_in_full_is_the_models_to_the_last_digit(address, trained):

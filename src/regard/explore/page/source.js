@@ -5,6 +5,8 @@ import { inflate, unpack } from "regard/arrays.js";
 const PROBLEM = "application/problem+json"; // what a browser's console need not hear of has the status 200
 const MOST_IMAGE = 64 * 2 ** 20; // bytes, as in session.py
 
+const HALF_A_CHARACTER = /(?<!\\)(?:\\\\)*\\ud[89a-f]/; // JSON escapes no other letters so
+
 export class Problem extends Error {
   constructor({ what, why, fix }) {
     super(`${what} ${why}`);
@@ -79,7 +81,11 @@ export class Served extends Cached {
 
   fetched(address, request) {
     const json = { "Content-Type": "application/json" };
-    return this.answer(address, request && { method: "POST", body: JSON.stringify(request), headers: json });
+    const body = request && JSON.stringify(request);
+    if (HALF_A_CHARACTER.test(body ?? "")) {
+      throw new Problem({ what: "The text is not Unicode.", why: "It contains an unpaired surrogate.", fix: "Type it again." });
+    }
+    return this.answer(address, request && { method: "POST", body, headers: json });
   }
 
   async answer(address, options) {
