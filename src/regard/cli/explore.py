@@ -15,7 +15,6 @@ from regard.cli.app import DeviceOption, RunArgument, app, number_option
 from regard.cli.lines import read_text
 from regard.errors import RegardError, UsageError
 from regard.explain.kinds import parameters
-from regard.training.folder import is_run
 
 
 @app.command()
@@ -47,6 +46,8 @@ def explore(
     """
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"'{output}' is not a page.", "Pages are written as HTML.", "Use a name ending in .html.")
+    from regard.training.folder import is_run
+
     if given and is_run(given):
         raise UsageError(
             f"'{given}' is a run, not an input.",

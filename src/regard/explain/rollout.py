@@ -58,7 +58,7 @@ def _of_image(view: View) -> Shown:
         sheet = Sheet()
         width, height = size
         draw_over(sheet, (0, 0), (width, height), "image", pixels_HWC)
-        title = f"rollout, {rolled.values.min():.1%} to {rolled.values.max():.1%}"
+        title = f"rollout, 0 to {rolled.values.max():.1%}"
         draw_over(sheet, (width + 0.15, 0), (width, height), title, pixels_HWC, rolled.values, smooth=True)
         return sheet.finished(2 * width + 0.15, height + 0.17)
 

@@ -168,7 +168,7 @@ function overview(here, open) {
     const button = h(
       "button",
       { type: "button", "aria-current": index === here.number ? "step" : null, onclick: () => open({ step: step.id }) },
-      step.title,
+      formula(step.title),
     );
     return [titled, h("li", {}, button)].filter(Boolean);
   });
@@ -270,8 +270,8 @@ async function oneStep(page, here) {
       h("span", { class: "quiet" }, `step ${number + 1} of ${steps.length}`),
       moving(page, here, 1, "Next →"),
     ),
-    h("h2", {}, `${step.title}${where(here)}`),
-    h("p", { class: "sentence" }, step.sentence),
+    h("h2", {}, formula(step.title), where(here)),
+    h("p", { class: "sentence" }, formula(step.sentence)),
     h("p", { class: "formula large-formula" }, formula(step.formula)),
     page.state.get("window")
       ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "Show the full map")
