@@ -224,7 +224,7 @@ def test_ctrl_c_ends_the_page_in_the_middle_of_a_long_computation(run: Path, tmp
             f"{address}api/ask", json.dumps(asked).encode(), {"Content-Type": "application/json"}
         )
         with pytest.raises(TimeoutError):  # it is not refused either
-            urllib.request.urlopen(request, timeout=5)
+            urllib.request.urlopen(request, timeout=2)
         process.send_signal(signal.SIGINT)
         result = finish(process)
     assert result.code == 0
