@@ -103,7 +103,7 @@ def segmenter(**options) -> Subject:
 
 def segmenting_swin(**options) -> Subject:
     settings = SegmentationModel(**SMALL_SWIN, **{"positions": "none", "norm": "pre", **options})
-    return subjects.image(spoilt(SegmentingSwin(settings, 8, 8, 1, 5)), pixels(8, 8), list("abcde"))
+    return subjects.image(spoilt(SegmentingSwin(settings, 16, 16, 1, 5)), pixels(16, 16), list("abcde"))
 
 
 def detector(head: str = "dense", **options) -> Subject:
