@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from regard.explore.recording import write_page
 from regard.explore.session import Session
@@ -59,3 +60,15 @@ def test_the_file_of_a_long_input_is_never_blank(long, from_disk, tmp_path):
         at.page.get_by_role("button", name="Show the full map").click()
         at.ready("Heads")
         assert field.is_visible()
+
+
+def test_tokens_that_must_be_scrolled_can_be_by_keyboard(trained, opened):
+    with opened(trained, text="The old farmer helps the child. " * 12, width=400, fragment="#view=words") as at:
+        tokens = at.page.locator("#tokens")
+        assert tokens.evaluate("region => region.scrollHeight > region.clientHeight")
+        assert Axe().run(at.page).violations_count == 0
+        tokens.focus()
+        at.page.keyboard.press("End")
+        moved = "region => new Promise(done => { const look = () => "
+        moved += "region.scrollTop > 0 ? done(true) : requestAnimationFrame(look); look(); })"
+        assert tokens.evaluate(moved)
