@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from regard.inside import subjects
+from regard.inside import image_subjects, subjects
 from regard.inside.subject import Subject
 from regard.models.captioner import Captioner
 from regard.models.causal import Causal
@@ -85,7 +85,7 @@ def pixels(height: int, width: int) -> torch.Tensor:
 def vit(**options) -> Subject:
     settings = ImageModel(**{**SMALL, "patch": 4, "positions": "learned", **options})
     model = spoilt(VisionTransformer(settings, 8, 12, 1, 5))
-    return subjects.image(model, pixels(8, 12), list("abcde"), picture_HWC=np.zeros((8, 12, 1), np.uint8))
+    return image_subjects.image(model, pixels(8, 12), list("abcde"), picture_HWC=np.zeros((8, 12, 1), np.uint8))
 
 
 SMALL_SWIN = {"stages": [2, 2], "width": 16, "heads": 2, "feedforward": 16, "patch": 1, "window": 4, "dropout": 0.1}
@@ -93,23 +93,23 @@ SMALL_SWIN = {"stages": [2, 2], "width": 16, "heads": 2, "feedforward": 16, "pat
 
 def swin(**options) -> Subject:
     settings = ImageModel(**SMALL_SWIN, **{"positions": "none", "norm": "pre", **options})
-    return subjects.image(spoilt(Swin(settings, 16, 16, 1, 5)), pixels(16, 16), list("abcde"))
+    return image_subjects.image(spoilt(Swin(settings, 16, 16, 1, 5)), pixels(16, 16), list("abcde"))
 
 
 def segmenter(**options) -> Subject:
     settings = SegmentationModel(**{**SMALL, "patch": 4, "positions": "learned", **options})
-    return subjects.image(spoilt(SegmentingViT(settings, 8, 12, 1, 5)), pixels(8, 12), list("abcde"))
+    return image_subjects.image(spoilt(SegmentingViT(settings, 8, 12, 1, 5)), pixels(8, 12), list("abcde"))
 
 
 def segmenting_swin(**options) -> Subject:
     settings = SegmentationModel(**SMALL_SWIN, **{"positions": "none", "norm": "pre", **options})
-    return subjects.image(spoilt(SegmentingSwin(settings, 16, 16, 1, 5)), pixels(16, 16), list("abcde"))
+    return image_subjects.image(spoilt(SegmentingSwin(settings, 16, 16, 1, 5)), pixels(16, 16), list("abcde"))
 
 
 def detector(head: str = "dense", **options) -> Subject:
     settings = DetectorModel(**{**SMALL, "patch": 4, "positions": "learned", "queries": 3, "head": head, **options})
     model = spoilt((DenseDetector if head == "dense" else SetDetector)(settings, 8, 12, 1, 5))
-    return subjects.image(model, pixels(8, 12), list("abcde"), picture_HWC=np.zeros((8, 12, 1), np.uint8))
+    return image_subjects.image(model, pixels(8, 12), list("abcde"), picture_HWC=np.zeros((8, 12, 1), np.uint8))
 
 
 def captioner(**options) -> Subject:

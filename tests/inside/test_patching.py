@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.inside.image_subjects import image
 from regard.inside.patching import patched
 from regard.inside.readout import SpanReadout
 from regard.inside.sites import sites_of
-from regard.inside.subjects import caption, image
+from regard.inside.subjects import caption
 from regard.inside.trace import trace
 from regard.models.segmenter import SegmentingSwin
 

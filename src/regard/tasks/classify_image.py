@@ -254,7 +254,7 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
 
     def subject(self, image: Path | str) -> Subject:
         """An image and its class, to look into."""
-        from regard.inside import subjects
+        from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)
-        return subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)
+        return image_subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)

@@ -310,10 +310,10 @@ class Detect(PictureTask[DetectSettings]):
 
     def subject(self, image: Path | str) -> Subject:
         """An image and its surest box, to look into."""
-        from regard.inside import subjects
+        from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)
-        return subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)
+        return image_subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)
 
     def draw_found(self, image: Path | str, found: Sequence[Found], path: Path) -> None:
         """The image with what was found in it, as a PNG."""
