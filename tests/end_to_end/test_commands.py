@@ -244,7 +244,7 @@ def test_explain_writes_what_its_file_is_to_be(run: Path, tmp_path: Path):
     sentence, loaded = "The dog sees a cat.", api.load(run)
     found = json.loads(regard("explain", run, sentence, "-o", tmp_path / "attention.png", "--json").stdout)
     assert found["file"] == str(tmp_path / "attention.png") and found["what"] == "attention"
-    assert found["said"] == loaded.translate(sentence)[0] and found["difference"] < 1e-4
+    assert found["output"] == loaded.translate(sentence)[0] and found["difference"] < 1e-4
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     regard("explain", run, sentence, "--what", "lens", "-o", tmp_path / "lens.json")
     lens = json.loads((tmp_path / "lens.json").read_text())["arrays"]
@@ -267,7 +267,7 @@ def test_words_are_aligned_in_the_way_that_was_chosen_and_the_best_beam_is_the_t
     other = loaded.explain(sentence, what="alignment", layer=1, reading="reads")
     assert "layer 1" in other.remarks[0] and "the step that reads" in other.remarks[0]
     beams = loaded.explain(sentence, what="beams")
-    assert beams.said == loaded.translate(sentence)[0]
+    assert beams.output_text == loaded.translate(sentence)[0]
     assert beams.arrays[0].values[0] == beams.arrays[0].values.max()
 
 

@@ -14,7 +14,7 @@ from regard.explain.heat_maps import Map, draw_maps, reduced
 def test_weights_are_those_of_the_trace_with_the_tokens_they_belong_to(run):
     small = run("translator")
     weights = small.explain("attention").arrays[0]
-    parts = [part.attention().weights_BHTS[0] for part in small.traced.parts() if part.across]
+    parts = [part.attention().weights_BHTS[0] for part in small.traced.parts() if part.cross]
     np.testing.assert_array_equal(weights.values, torch.stack(parts).numpy())
     assert weights.labels[2] == ["9", "8", "7", "31", "2"]  # written, <end> last
     assert weights.labels[3] == ["5", "9", "30", "12", "2"]
@@ -26,7 +26,7 @@ def test_every_layer_and_head_is_drawn_once(run):
     figure = small.explain("attention").figure()
     titles = [text.get_text() for text in figure.axes[0].texts if text.get_text().startswith("layer")]
     assert titles == [f"layer {layer} · head {head}" for layer in (1, 2) for head in (1, 2, 3, 4)]
-    weights = torch.stack([part.attention().weights_BHTS[0] for part in small.traced.parts() if part.looks])
+    weights = torch.stack([part.attention().weights_BHTS[0] for part in small.traced.parts() if part.attends])
     drawn = [np.asarray(image.get_array()) for image in figure.axes[0].images[:8]]
     np.testing.assert_allclose(np.stack(drawn), weights.flatten(0, 1).numpy(), atol=1e-6)
 
@@ -82,7 +82,7 @@ def test_a_caption_has_a_map_for_each_word(run):
     small = run("captioner")
     maps, every = small.explain("attention").arrays
     assert maps.values.shape == (4, 2, 3)
-    parts = [part.attention().weights_BHTS[0] for part in small.traced.parts() if part.across]
+    parts = [part.attention().weights_BHTS[0] for part in small.traced.parts() if part.cross]
     mean_TS = torch.stack(parts).mean((0, 1))
     before = small.looked_at.stacks[0].before
     np.testing.assert_allclose(maps.values.reshape(4, 6), mean_TS[:, before:].numpy(), atol=1e-6)

@@ -98,7 +98,7 @@ def test_where_maps_do_not_fit_they_are_reduced_and_none_is_left_out(many_heads,
     reduced = [head for head, _ in maps.values() if head["step"] != [1, 1]]
     assert len(maps) == 12 and any(f"{len(reduced)} of 12" in line for line in said)
     trace = session.looked(0, session.first).trace
-    for part in (part for part in trace.parts() if part.looks):
+    for part in (part for part in trace.parts() if part.attends):
         head, values = maps[f"{part.name}.weights"]
         expected = largest_of(part.attention().weights_BHTS[0], head["step"])
         np.testing.assert_allclose(values, expected, atol=5e-4)

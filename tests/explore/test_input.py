@@ -94,8 +94,8 @@ def test_the_image_that_was_opened_stays_chosen(image_classifier, pictures, serv
         at.page.wait_for_url(re.compile("sent"))
         at.ready()
         assert len(at.page.url) < 200 and picture.name in at.page.locator("#head select").inner_text()
-        shown = at.page.locator("#head .said strong").inner_text()
-        assert shown == image_classifier.trace(picture).subject.said
+        shown = at.page.locator("#head .model-output strong").inner_text()
+        assert shown == image_classifier.trace(picture).subject.output_text
         address = at.page.url
         at.page.get_by_role("button", name="Look").click()
         at.ready()
@@ -105,7 +105,9 @@ def test_the_image_that_was_opened_stays_chosen(image_classifier, pictures, serv
         problem = at.page.locator("#panel .problem")
         for _ in range(2):
             problem.wait_for()
-            assert "'holiday.png'" in problem.inner_text() and at.page.locator("#head .said, #tabs *").count() == 0
+            assert (
+                "'holiday.png'" in problem.inner_text() and at.page.locator("#head .model-output, #tabs *").count() == 0
+            )
             at.page.get_by_role("button", name="Look").click()
             at.ready()
         at.page.get_by_label("Image", exact=True).select_option(first)
@@ -169,17 +171,17 @@ def test_an_address_that_makes_no_sense_is_said_and_left_out(trained, opened):
 
 def test_an_input_that_is_refused_leaves_nothing_of_the_one_before(trained, served):
     with served(trained, text="The old farmer helps the child.") as at:
-        assert at.page.locator("#head .said").count() == 1
+        assert at.page.locator("#head .model-output").count() == 1
         at.page.get_by_label("Text").fill("")
         at.page.get_by_role("button", name="Look").click()
         at.page.locator("#panel .problem").wait_for()
         assert "text is missing" in at.page.locator("#panel").inner_text()
-        assert at.page.locator("#head .said, #tokens *, #tabs *").count() == 0
+        assert at.page.locator("#head .model-output, #tokens *, #tabs *").count() == 0
         at.page.get_by_label("Text").fill("The dog sleeps.")
         at.page.get_by_role("button", name="Look").click()
-        at.page.locator("#head .said").wait_for()
+        at.page.locator("#head .model-output").wait_for()
         at.ready()
-        assert at.page.locator("#head .said strong").inner_text() == trained.translate(["The dog sleeps."])[0]
+        assert at.page.locator("#head .model-output strong").inner_text() == trained.translate(["The dog sleeps."])[0]
 
 
 # ---------------------------------------------------------------- the file, and what is said
@@ -204,7 +206,7 @@ def test_the_file_offers_no_other_image_and_says_where_to_find_more(image_classi
 def test_the_headline_has_the_models_answer(kind, text, begins, request, opened):
     run = request.getfixturevalue(kind)
     with opened(run, text=text) as at:
-        shown = at.page.locator("#head .said strong").inner_text()
+        shown = at.page.locator("#head .model-output strong").inner_text()
     traced = run.trace(text)
     p_W = traced.p_AW[-1]
     word = traced.subject.name_of(int(p_W.argmax())).strip() or "␣"

@@ -96,7 +96,7 @@ def test_the_file_has_the_lens_without_a_network(trained, page_on_disk, from_dis
 
 def test_heads_are_sorted_by_their_scores(trained, opened):
     scores = np.asarray(trained.trace(SENTENCE).heads(["entropy"])["entropy"])
-    parts = [part.name for part in trained.trace(SENTENCE).parts() if part.looks]
+    parts = [part.name for part in trained.trace(SENTENCE).parts() if part.attends]
     cross = {
         (int(part.split(".")[1]) + 1, head + 1): scores[row, head]
         for row, part in enumerate(parts)
@@ -116,4 +116,4 @@ def test_heads_are_sorted_by_their_scores(trained, opened):
         panel.get_by_text("Scores of all heads").click()
         rows = panel.get_by_role("group", name="Scores of all heads").locator("tbody tr")
         rows.first.wait_for()
-        assert rows.count() == sum(max(1, part.heads) for part in trained.trace(SENTENCE).parts() if part.looks)
+        assert rows.count() == sum(max(1, part.heads) for part in trained.trace(SENTENCE).parts() if part.attends)

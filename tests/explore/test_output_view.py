@@ -39,7 +39,7 @@ def test_a_forced_word_is_an_input_of_its_own(session, trained):
     found = answer(session, 0, GIVEN, "force", {"answer": 1, "token": other})
     expected = trained.trace(SENTENCE).force(1, other)
     looked = answer(session, 0, found["input"], "look", {})
-    assert looked["said"] == found["said"] == expected.subject.said
+    assert looked["output_text"] == found["output_text"] == expected.subject.output_text
     assert [each["token"] for each in looked["answers"]] == [each.token for each in expected.subject.answers]
     p_A = expected.p_AW.gather(1, torch.tensor([[each.token] for each in expected.subject.answers]))[:, 0]
     assert [each["probability"] for each in looked["answers"]] == pytest.approx(p_A.tolist(), abs=1e-5)
@@ -140,7 +140,7 @@ def _force_and_go_back(at, panel, trace):
     assert "the likeliest token at each step (beam = 1)" in panel.locator(".forced .note").inner_text()
     panel.get_by_role("button", name="Back to the original output").click()
     panel.locator(".search").wait_for()
-    assert at.page.locator(".said strong").inner_text() == trace.subject.said
+    assert at.page.locator(".model-output strong").inner_text() == trace.subject.output_text
 
 
 def _read_the_tree(panel, trained):
@@ -166,5 +166,5 @@ def test_the_file_has_candidates_and_the_tree(trained, page_on_disk, from_disk):
         p_NW, _ = truncate(logits_AW[4:5], 0.7)
         shown = panel.locator(".candidates tbody tr td:nth-child(4)").all_text_contents()
         assert [float(each) for each in shown] == pytest.approx(p_NW[0, : len(shown)].tolist(), abs=1e-3)
-        assert panel.locator(".winner").inner_text() == trace.subject.said
+        assert panel.locator(".winner").inner_text() == trace.subject.output_text
         assert panel.locator(".candidates button").count() == 0  # nothing can be forced without the model

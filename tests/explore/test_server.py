@@ -165,8 +165,8 @@ def test_strange_texts_are_looked_at(address, trained, text):
     """None has a letter that is a token, so each is read byte by byte."""
     status, body = asked(address, "api/ask", {"what": "look", "input": {"text": text}})
     told = json.loads(body)
-    assert status == 200 and told["given"] == text
-    assert told["said"] == trained.translate([text])[0] != ""
+    assert status == 200 and told["input_text"] == text
+    assert told["output_text"] == trained.translate([text])[0] != ""
     space, *spelled, end = told["stacks"][0]["pieces"]
     assert (space, end) == ("<0x20>", "<end>")
     assert bytes(int(piece[1:-1], 16) for piece in spelled) == text.encode()
@@ -178,5 +178,5 @@ def test_two_that_ask_at_once_both_get_their_own_answer(address, trained):
     texts = [SENTENCE, "The dog sleeps.", "A child sees the old house."] * 4
     with ThreadPoolExecutor(6) as pool:
         bodies = list(pool.map(lambda t: asked(address, "api/ask", {"what": "look", "input": {"text": t}})[1], texts))
-    said = [json.loads(body)["said"] for body in bodies]
+    said = [json.loads(body)["output_text"] for body in bodies]
     assert said == trained.translate(texts)

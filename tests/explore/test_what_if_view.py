@@ -207,7 +207,7 @@ def test_changed_tokens_are_opened_as_the_text_that_they_spell(session, trained,
         note = at.page.locator("#head .warning")
         note.wait_for()
         assert "the tokens differ" in note.inner_text()
-        assert at.page.locator("#head .said").inner_text().startswith("given output:")
+        assert at.page.locator("#head .model-output").inner_text().startswith("given output:")
         note.get_by_role("button", name="Undo").click()
         at.ready("Steps")
-        assert at.page.locator("#head .said strong").inner_text() == subject.said
+        assert at.page.locator("#head .model-output strong").inner_text() == subject.output_text

@@ -27,7 +27,7 @@ def test_the_answer_is_the_surest_box_with_its_score(traced):
     found = traced.candidates(5).probabilities
     assert found.notes["words"][0][0] == "abcde"[int(surest_K.argmax())]
     assert found.values[0, 0] == pytest.approx(float(surest_K.max()), abs=1e-6)
-    assert f"{float(surest_K.max()):.2f}" in traced.subject.said
+    assert f"{float(surest_K.max()):.2f}" in traced.subject.output_text
 
 
 def test_classes_are_by_themselves_unless_nothing_is_one_of_them(traced):

@@ -21,7 +21,7 @@ def test_a_translator_searches_again_with_the_forced_beginning(trained):
     [best] = trained.translator().translate([SENTENCE], best=1, forced=[[written[0], other]])[0]
     assert tokens_of(forced)[:2] == [written[0], other]
     assert tokens_of(forced) == [*best.tokens, END]
-    assert forced.said == best.text != trace.subject.said
+    assert forced.output_text == best.text != trace.subject.output_text
     assert forced.tokens[0] == trace.subject.tokens[0]
 
 
@@ -50,8 +50,8 @@ def greedy(model, ids: list[int], count: int, never) -> list[int]:
 def test_a_language_model_continues_greedily(language):
     plain, more = language.subject("The old"), language.subject("The old", more=9)
     assert more.tokens[0] == greedy(language.model, plain.tokens[0], 9, plain.never)
-    assert more.said == language.tokenizer.decode([more.tokens[0][7:]])[0] != ""
-    assert plain.said == ""
+    assert more.output_text == language.tokenizer.decode([more.tokens[0][7:]])[0] != ""
+    assert plain.output_text == ""
 
 
 def test_a_forced_token_changes_the_rest_of_a_text(language):

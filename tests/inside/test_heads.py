@@ -23,7 +23,7 @@ def traced(subject):
 
 @pytest.fixture(scope="module")
 def scores(traced):
-    return traced.heads() if any(part.looks for part in traced.parts()) else None
+    return traced.heads() if any(part.attends for part in traced.parts()) else None
 
 
 def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
@@ -31,7 +31,7 @@ def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
         with pytest.raises(UsageError, match="no heads"):
             traced.heads()
         return
-    for row, part in enumerate(part for part in traced.parts() if part.looks):
+    for row, part in enumerate(part for part in traced.parts() if part.attends):
         for head, weights_TS in enumerate(part.attention().weights_BHTS[0].numpy()):
             chosen = [(t, w_S[w_S > 0]) for t, w_S in enumerate(weights_TS) if (w_S > 0).sum() > 1]
             entropy = [-(seen * np.log(seen)).sum() / math.log(len(seen)) for _, seen in chosen]
@@ -39,7 +39,7 @@ def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
             first = [weights_TS[t, 0] for t, _ in chosen]
             assert scores["first"].values[row, head] == pytest.approx(np.mean(first), abs=1e-5)
             before, itself = scores["previous"].values[row, head], scores["self"].values[row, head]
-            if part.across:
+            if part.cross:
                 assert math.isnan(before) and math.isnan(itself)
                 continue
             if traced[part.name.split(".")[0]].stack.words is None:  # patches have neighbours in two directions
@@ -51,7 +51,7 @@ def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
 
 
 def test_importance_is_what_is_lost_without_the_columns_of_w_out(traced, scores):
-    parts = [part for part in traced.parts() if part.looks]
+    parts = [part for part in traced.parts() if part.attends]
     said_A1 = torch.tensor([[answer.token] for answer in traced.subject.answers])
     before_A1 = log_p(traced.subject, traced.logits_AW).gather(1, said_A1)
     for row, part in enumerate(parts):

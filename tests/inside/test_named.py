@@ -125,7 +125,7 @@ def test_a_large_table_is_cut_and_says_so():
 def test_a_trace_is_shown_with_each_answer_and_its_probability(traced, make):
     facts, (_, *answers) = Tables(traced._repr_html_()).tables
     told = dict(facts)
-    assert told["output"] == traced.said and told["difference"] == f"{traced.difference:.1e}"
+    assert told["output"] == traced.output_text and told["difference"] == f"{traced.difference:.1e}"
     assert told["stacks"] == "; ".join(map(str, traced.stacks))
     expected = [
         [str(n), each.label, f"{float(traced.p_AW[n, each.token]):.3g}"]
@@ -135,7 +135,7 @@ def test_a_trace_is_shown_with_each_answer_and_its_probability(traced, make):
 
 
 def test_of_many_answers_the_last_are_shown(traced, monkeypatch):
-    monkeypatch.setattr("regard.inside.told.MOST_ROWS", 2)
+    monkeypatch.setattr("regard.inside.notebook.MOST_ROWS", 2)
     count = len(traced.subject.answers)
     assert f"the last 2 of {count}" in traced._repr_html_()
     _, (_, *answers) = Tables(traced._repr_html_()).tables

@@ -63,22 +63,22 @@ def test_what_was_given_has_a_probability_even_if_it_could_not_be_written(model)
 
 def test_an_input_of_other_tokens_has_their_text_and_nothing_that_the_model_wrote(make):
     again = make("language").with_tokens([[7, 8, 9]])
-    assert (again.given, again.said) == ("7 8 9", "")
+    assert (again.input_text, again.output_text) == ("7 8 9", "")
     assert [answer.given for answer in again.answers] == [True, True, False]
     own = make("language").with_tokens([[7, 8, 9]], 2)
-    assert (own.given, own.said) == ("7", "8 9")
+    assert (own.input_text, own.output_text) == ("7", "8 9")
     assert [answer.given for answer in own.answers] == [False, False, False]
     pair = make("translator").with_tokens([[5, 12, 2], [1, 8, 9]])
-    assert (pair.given, pair.said) == ("5 12", "8 9")
+    assert (pair.input_text, pair.output_text) == ("5 12", "8 9")
     assert all(answer.given for answer in pair.answers)
-    assert make("masked").with_tokens([[1, 9, 39, 8, 12, 2]]).given == "9 39 8 12"
-    assert make("text_classifier").with_tokens([[1, 9, 2]]).given == "9"
+    assert make("masked").with_tokens([[1, 9, 39, 8, 12, 2]]).input_text == "9 39 8 12"
+    assert make("text_classifier").with_tokens([[1, 9, 2]]).input_text == "9"
 
 
 def test_the_same_words_without_spaces_of_their_own_are_spaced(model):
-    assert subjects.causal(model, IDS, str).with_tokens([[7, 8]]).given == "7 8"
-    assert subjects.causal(model, IDS, lambda token: f" {token}").with_tokens([[7, 8]]).given == "7 8"
-    assert subjects.causal(model, IDS, lambda token: " abc"[token % 4]).with_tokens([[7, 8, 9]]).given == "c a"
+    assert subjects.causal(model, IDS, str).with_tokens([[7, 8]]).input_text == "7 8"
+    assert subjects.causal(model, IDS, lambda token: f" {token}").with_tokens([[7, 8]]).input_text == "7 8"
+    assert subjects.causal(model, IDS, lambda token: " abc"[token % 4]).with_tokens([[7, 8, 9]]).input_text == "c a"
 
 
 def test_boxes_are_read_from_queries_beside_the_patches(make):

@@ -50,9 +50,9 @@ def test_heads_sum_to_what_their_part_wrote(traced):
 def test_attention_weights_are_probabilities_over_the_positions_looked_at(traced):
     lengths = [len(stack.stack.pieces) for stack in traced.stacks]
     for number, stack in enumerate(traced.stacks):
-        for part in (part for layer in stack.layers for part in layer.parts if part.looks):
+        for part in (part for layer in stack.layers for part in layer.parts if part.attends):
             weights_HTS = part.attention().weights_BHTS[0]
-            looked_at = lengths[number - 1] if part.across else lengths[number]
+            looked_at = lengths[number - 1] if part.cross else lengths[number]
             assert weights_HTS.shape[1:] == (lengths[number], looked_at)
             rows = weights_HTS.sum(-1)
             torch.testing.assert_close(rows, torch.ones_like(rows), atol=1e-5, rtol=0)

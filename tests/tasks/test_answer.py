@@ -144,7 +144,7 @@ def test_it_starts_from_a_masked_run_with_its_tokenizer(masked, questions, tmp_p
 def test_the_picture_shows_that_the_person_matters(answering, tmp_path):
     context = "Felix went to the cellar."
     shown = answering.explain("Where is Felix?", context)
-    assert (shown.what, shown.said) == ("attribution", "cellar")
+    assert (shown.what, shown.output_text) == ("attribution", "cellar")
     shown.save(tmp_path / "words.png")
     [effects] = shown.arrays
     assert effects.labels[0] == ["Where", "is", "Felix?", "Felix", "went", "to", "the", "cellar."]

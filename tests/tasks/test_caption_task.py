@@ -96,7 +96,7 @@ def test_where_a_word_looked_is_drawn(captioner, captioned, tmp_path):
     words = maps.labels[0]
     assert maps.values.shape == (len(words), 2, 2)
     np.testing.assert_allclose(maps.values.sum((1, 2)), 1, atol=1e-5)  # all of the attention is on patches
-    assert " ".join(words[:-1]) == shown.said
+    assert " ".join(words[:-1]) == shown.output_text
     with pytest.raises(RegardError, match="cannot be read"):
         captioner.explain(str(tmp_path))
 
@@ -104,7 +104,7 @@ def test_where_a_word_looked_is_drawn(captioner, captioned, tmp_path):
 def test_the_winner_of_the_beams_is_the_caption(captioner, captioned):
     image = captioned / "test" / "201.png"
     shown = captioner.explain(str(image), what="beams")
-    assert shown.said == captioner.caption([image])[0]
+    assert shown.output_text == captioner.caption([image])[0]
     assert shown.arrays[0].values[0] == max(shown.arrays[0].values)
 
 

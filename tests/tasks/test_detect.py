@@ -180,7 +180,7 @@ def test_a_box_is_explained_from_the_patch_it_is_read_from(detector, boxed, tmp_
     shown = detector.explain(str(boxed / "images" / "test-1.png"))
     shown.save(tmp_path / "map.png")
     [[surest, *_]] = detector.detect([boxed / "images" / "test-1.png"], threshold=0.0)
-    assert shown.said == f"{surest.label}, the surest box, {surest.score:.2f}"
+    assert shown.output_text == f"{surest.label}, the surest box, {surest.score:.2f}"
     rollout = shown.arrays[-1]
     assert rollout.values.shape == (6, 6) and rollout.values.sum() == pytest.approx(1, abs=1e-4)
     assert Image.open(tmp_path / "map.png").width > 300

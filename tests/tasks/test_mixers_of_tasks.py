@@ -41,7 +41,7 @@ def test_a_translator_learns_and_translates(mixer, cross, tiny_recipe, tmp_path)
     assert model.translate(sentences, beam=2)[1] == model.translate([sentences[1]], beam=2)[0]
     trace = model.trace(sentences[1])
     source, target = (len(stack.stack.pieces) for stack in trace.stacks)
-    across = [part.attention().weights_BHTS for part in trace.parts() if part.across]
+    across = [part.attention().weights_BHTS for part in trace.parts() if part.cross]
     assert across and all(weights_BHTS.shape[2:] == (target, source) for weights_BHTS in across)
     assert trace.difference < 1e-5
 

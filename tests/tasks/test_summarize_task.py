@@ -209,7 +209,7 @@ def test_what_greedy_decoding_writes_is_the_likeliest_of_whole_passes(summariser
 def test_it_is_explained_and_decoded_in_eight_bits_as_others_are(summariser, texts):
     trace = summariser.trace(texts[0])
     source, target = (len(stack.stack.pieces) for stack in trace.stacks)
-    assert all(part.attention().weights_BHTS.shape[2:] == (target, source) for part in trace.parts() if part.across)
+    assert all(part.attention().weights_BHTS.shape[2:] == (target, source) for part in trace.parts() if part.cross)
     exact, rough = (summariser.summarize(texts, beam=1, int8=int8) for int8 in (False, True))
     assert sum(map(str.__eq__, exact, rough)) > len(texts) / 2
 

@@ -71,7 +71,7 @@ def between_heads(run: Any) -> tuple[float, float]:
     settings, looks, overlaps = run.settings.synthetic, [0.0], [0.0]
     for tokens_T in held_out(settings, "test").first(TRACED).tokens_BT.tolist():
         for part in run.trace(" ".join(spell(settings, token) for token in tokens_T)).parts():
-            if part.looks:
+            if part.attends:
                 weights_HTS = part.attention().weights_BHTS[0, :, 1:]  # the first position sees itself alone
                 pairs = combinations(weights_HTS, 2)
                 looks += [float((one - other).abs().sum(-1).mean() / 2) for one, other in pairs]

@@ -30,7 +30,7 @@ ACROSS = "cross"  # the name of attention from one stack to another
 
 def attention(view: View) -> Shown:
     subject, stack = view.subject, view.choice.stack
-    across = any(part.across for part in view.trace.parts())
+    across = any(part.cross for part in view.trace.parts())
     if subject.stacks[0].grid is not None and across and stack in ("", ACROSS):
         from regard.explain.caption_maps import caption_maps
 
@@ -79,7 +79,7 @@ def looking(trace: Trace, stack: str = "") -> tuple[list[PartTrace], bool]:
 
     Otherwise those of the stack asked for, or of the last, to itself.
     """
-    crossing = [part for part in trace.parts() if part.across]
+    crossing = [part for part in trace.parts() if part.cross]
     if crossing and stack in ("", ACROSS):
         return crossing, True
     known = [each.name for each in trace.stacks]
@@ -88,8 +88,8 @@ def looking(trace: Trace, stack: str = "") -> tuple[list[PartTrace], bool]:
             f"This model has no stack '{stack}'.", "There is no such stack.", did_you_mean(stack, [*known, ACROSS])
         )
     chosen = trace[stack] if stack else trace.last
-    own = [part for layer in chosen.layers for part in layer.parts if part.looks and not part.across]
-    if not own and any(part.across for layer in chosen.layers for part in layer.parts):
+    own = [part for layer in chosen.layers for part in layer.parts if part.attends and not part.cross]
+    if not own and any(part.cross for layer in chosen.layers for part in layer.parts):
         raise UsageError(
             f"The {stack} of this model has no self-attention.",
             "Its attention is to the source.",

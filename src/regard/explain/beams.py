@@ -40,7 +40,7 @@ def beams(view: View) -> Shown:
     if steps > MOST_STEPS:
         remarks.append(f"drawn: the first {MOST_STEPS} of {steps} steps")
     title = "Beam search: the hypotheses kept at each step, and the winner"
-    return Shown(title, arrays, lambda: _draw(tree), remarks, tree.to_json(), said=tree.text)
+    return Shown(title, arrays, lambda: _draw(tree), remarks, tree.to_json(), output_text=tree.text)
 
 
 def text_of(tree: BeamTree, node: Node) -> str:

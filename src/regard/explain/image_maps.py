@@ -42,7 +42,7 @@ def image_maps(view: View) -> Shown:
     from regard.explain.rollout import faithful_rollout
 
     trace = view.trace
-    if not any(part.looks for part in trace.parts()):
+    if not any(part.attends for part in trace.parts()):
         raise UsageError(
             "Attention over this image cannot be drawn.",
             "The model has no attention: it mixes positions by other means.",

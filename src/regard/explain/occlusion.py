@@ -40,7 +40,7 @@ def effects(view: View) -> Shown:
         [f"probability {best.probability:.0%}"],
         {"answer": best.text, "probability": best.probability, **facts},
         f"positions of words emptied, not removed: {faithful}",
-        said=best.text,
+        output_text=best.text,
     )
 
 

@@ -34,7 +34,12 @@ dt { font-weight: 600 } dd { margin: 0 0 .4rem }
 
 
 def page(shown: Shown) -> str:
-    facts = {"Run": shown.run, "Input": shown.given, "Output": shown.said, "Checked": "; ".join(shown.checks)}
+    facts = {
+        "Run": shown.run,
+        "Input": shown.input_text,
+        "Output": shown.output_text,
+        "Checked": "; ".join(shown.checks),
+    }
     about = "".join(f"<dt>{name}</dt><dd>{_escaped(text)}</dd>" for name, text in facts.items() if text)
     remarks = "".join(f"<p>{_escaped(remark)}</p>" for remark in shown.remarks)
     left = MOST_NUMBERS

@@ -30,8 +30,8 @@ class Shown:
     faithful: str = ""  # how far one may believe it, where that can be measured
     what: str = ""
     run: str = ""
-    given: str = ""
-    said: str = ""
+    input_text: str = ""
+    output_text: str = ""
     difference: float | None = None  # between the model's own logits and those recomputed from the formulas
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class Shown:
     @property
     def about(self) -> list[str]:
         """The input and what the model made of it, on one line; then remarks."""
-        both = " → ".join(_short(text) for text in (self.given, self.said) if text)
+        both = " → ".join(_short(text) for text in (self.input_text, self.output_text) if text)
         return [line for line in (both, *self.remarks) if line]
 
     @property
@@ -77,8 +77,8 @@ class Shown:
             "run": self.run,
             "what": self.what,
             "title": self.title,
-            "given": self.given,
-            "said": self.said,
+            "input": self.input_text,
+            "output": self.output_text,
             "difference": self.difference,
             "remarks": [*self.remarks, *([self.faithful] if self.faithful else [])],
             **self.facts,

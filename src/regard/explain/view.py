@@ -84,8 +84,8 @@ def explained(task: Any, given: tuple[Any, ...] = (), what: str = "", choice: Ch
     trace = view.trace
     return replace(
         shown,
-        given=shown.given or trace.subject.given,
-        said=shown.said or trace.said,
+        input_text=shown.input_text or trace.subject.input_text,
+        output_text=shown.output_text or trace.output_text,
         difference=trace.difference,
     )
 
@@ -94,7 +94,7 @@ def fitting(view: View) -> str:
     """The kind that fits a run best, where none is asked for."""
     if "context" in parameters(view.task):
         return "attribution"
-    return "attention" if any(part.looks for part in view.trace.parts()) else "influence"
+    return "attention" if any(part.attends for part in view.trace.parts()) else "influence"
 
 
 def _range(what: str, chosen: int | None, count: int) -> range:

@@ -337,7 +337,7 @@ def _looked_at(looked: Looked, part: str) -> list[str]:
     """What stands at the positions that a part looks at."""
     stacks = looked.trace.stacks
     own = next(index for index, stack in enumerate(stacks) if part.startswith(f"{stack.name}."))
-    return stacks[own - 1 if looked.part(part).across else own].stack.pieces
+    return stacks[own - 1 if looked.part(part).cross else own].stack.pieces
 
 
 _WAYS: dict[str, Callable[[Looked, str, int, int, int], Written]] = {

@@ -43,7 +43,7 @@ def seen(looked: Looked, part: str, answer: int = -1) -> dict[str, Any]:
     of_answers = stack.name == trace.last.name or trace.last.stack.grid is not None
     # Patches that a decoder reads are all read, each as it is.
     reading_T = reading(trace, answer, stack) if of_answers else everywhere(stack)
-    keys = trace.stacks[trace.subject.stacks.index(stack) - 1].stack if looked.part(part).across else stack
+    keys = trace.stacks[trace.subject.stacks.index(stack) - 1].stack if looked.part(part).cross else stack
     return named(
         "attention",
         reading_T.to(weights_HTS) @ weights_HTS,

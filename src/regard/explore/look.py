@@ -29,8 +29,8 @@ def look(looked: Looked) -> dict[str, Any]:
     return {
         "run": looked.run,
         "input": looked.given,
-        "given": subject.given,
-        "said": subject.said,
+        "input_text": subject.input_text,
+        "output_text": subject.output_text,
         "speaks": _speaks(subject),
         "warnings": looked.warnings,
         "difference": trace.difference,
@@ -53,8 +53,8 @@ def look(looked: Looked) -> dict[str, Any]:
         "can": {
             "lens": subject.readout is not None,
             "change": subject.with_tokens is not None,
-            "attention": any(part.looks for part in trace.parts()),
-            "rollout": any(part.looks and not part.across for part in trace.parts()),
+            "attention": any(part.attends for part in trace.parts()),
+            "rollout": any(part.attends and not part.cross for part in trace.parts()),
             "beams": hasattr(looked.task, "record_search"),
             "force": subject.begun is not None,
             "continue": subject.begun is not None and len(subject.stacks) == 1,
@@ -71,8 +71,8 @@ def _draws(looked: Looked) -> bool:
 
 def _speaks(subject: Subject) -> str:
     """Where the model's answer is: in what it said; in what it found, where something is hidden; in what comes next."""
-    if subject.said or not subject.answers or any(stack.grid for stack in subject.stacks):
-        return "said"
+    if subject.output_text or not subject.answers or any(stack.grid for stack in subject.stacks):
+        return "output"
     return "found" if isinstance(subject.model, Masked) else "next"
 
 
@@ -103,13 +103,13 @@ def _part(part: PartTrace) -> dict[str, Any]:
         "name": part.name,
         "title": part.title,
         "kind": type(part.module).__name__,
-        "heads": part.heads or (1 if part.looks else 0),
+        "heads": part.heads or (1 if part.attends else 0),
         "switches": part.heads,  # heads that can be switched off; an additive attention cannot be told from its part
-        "looks": part.looks,
-        "across": part.across,
+        "attends": part.attends,
+        "cross": part.cross,
         "mixes": part.context is not None,
         "convolves": hasattr(part.module, "toeplitz"),
-        "causal": part.context is not None and part.context.causal and not part.across,
+        "causal": part.context is not None and part.context.causal and not part.cross,
     }
 
 

@@ -59,7 +59,7 @@ def force(looked: Looked, answer: int, token: int, more: int | None = None) -> d
     else:
         assert other.tokens is not None
         input_ |= {"tokens": other.tokens, "written": len(other.tokens[0]) - answer - 2}
-    return {"input": input_, "said": other.said, "words": _words(other), "before": _words(subject)}
+    return {"input": input_, "output_text": other.output_text, "words": _words(other), "before": _words(subject)}
 
 
 def _words(subject: Subject) -> list[str]:

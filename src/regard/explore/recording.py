@@ -72,7 +72,7 @@ def recorded(session: Session) -> tuple[dict[str, Any], list[str]]:
             completed = {"image": ask(given, "complete", {})["picture"]}
             ask(completed, "look", {})
             looked = session.looked(run, completed)
-            names += [(looked, completed, f"{part.name}.weights") for part in looked.trace.parts() if part.looks]
+            names += [(looked, completed, f"{part.name}.weights") for part in looked.trace.parts() if part.attends]
     for run, other in permutations(range(len(session.tasks)), 2):
         ours, theirs = (session.looked(each, session.input_for(each, session.first)) for each in (run, other))
         for what, options in compared(ours, theirs):
@@ -257,7 +257,7 @@ def about_images(looked: Looked) -> Iterator[Question]:
     if any(stack.stack.grid for stack in looked.trace.stacks):
         yield "image", {}
         first = looked.trace.first_answer
-        parts = [part for part in looked.trace.parts() if part.looks]
+        parts = [part for part in looked.trace.parts() if part.attends]
         yield from (("seen", {"part": part.name, "answer": first}) for part in parts)
         windows = [part.name for part in parts if isinstance(part.module, WindowAttention)]
         yield from (("bias", {"part": part}) for part in windows)
@@ -276,7 +276,7 @@ def compared(ours: Looked, theirs: Looked) -> Iterator[Question]:
             yield "contributions", {"answer": beside(number), "token": said[number].label}
     if any(stack.stack.grid for stack in theirs.trace.stacks):
         first = beside(ours.trace.first_answer)
-        yield from (("seen", {"part": part.name, "answer": first}) for part in theirs.trace.parts() if part.looks)
+        yield from (("seen", {"part": part.name, "answer": first}) for part in theirs.trace.parts() if part.attends)
 
 
 def attributions(looked: Looked) -> Iterator[Question]:
@@ -293,7 +293,7 @@ def attributions(looked: Looked) -> Iterator[Question]:
 def about_mixers(looked: Looked) -> Iterator[Question]:
     """Scores of heads; influence and operators, which grow with the square of the length."""
     parts = list(looked.trace.parts())
-    if any(part.looks for part in parts) and _scored(looked):
+    if any(part.attends for part in parts) and _scored(looked):
         yield "heads", {}
     if _longest(looked) <= QUICK_INFLUENCE:
         yield "influence", {}
@@ -316,7 +316,7 @@ def about_words(looked: Looked) -> Iterator[Question]:
 def about_training(looked: Looked) -> Iterator[Question]:
     yield "curves", {}
     yield "checkpoints", {}
-    last = [part.name for part in looked.trace.parts() if part.looks][-1:]
+    last = [part.name for part in looked.trace.parts() if part.attends][-1:]
     for step in (*({"step": step} for step in checkpoints(looked)["shown"]), {}):
         yield "at_checkpoint", step
         yield "at_checkpoint", step | {"what": "lens"}
@@ -355,12 +355,12 @@ def single_changes(looked: Looked) -> Iterator[dict[str, Any]]:
 def matrix_names(looked: Looked) -> Iterator[str]:
     """Those of every part that a view may ask for, the most looked at first."""
     parts = list(looked.trace.parts())
-    yield from (f"{part.name}.weights" for part in parts if part.looks)
+    yield from (f"{part.name}.weights" for part in parts if part.attends)
     yield "logits"
     for stack in looked.trace.stacks:
         yield from (f"{stack.name}.{what}" for what in ("content", "position", "constant", "residual"))
     for part in parts:
-        yield from (f"{part.name}.{what}" for what in OF_ATTENTION if part.looks and what != "weights")
+        yield from (f"{part.name}.{what}" for what in OF_ATTENTION if part.attends and what != "weights")
         yield from (f"{part.name}.{what}" for what in ("read", "wrote"))
     yield from (name for name in of_steps(looked) if name.rpartition(".")[2] in READERS)
 

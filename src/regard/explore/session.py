@@ -72,7 +72,7 @@ class Looked:
         """The formula of a part, written out; the last few are kept."""
         if name not in self._attention:
             part = self.part(name)
-            if not part.looks:
+            if not part.attends:
                 raise UsageError(f"'{name}' has no attention.", "It mixes in another way.", "Choose another part.")
             self._attention[name] = part.attention()
             while len(self._attention) > 4:

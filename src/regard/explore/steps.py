@@ -64,15 +64,15 @@ def likeliest(looked: Looked, answer: int, count: int = 10) -> dict[str, Any]:
     logits_W = trace.logits_AW[answer]
     p_W = trace.subject.log_p(logits_W, answer).exp()
     tokens = torch.topk(trace.subject.writable(logits_W, answer), min(count, len(p_W))).indices.tolist()
-    said = trace.subject.answers[answer].token
-    tokens = [*tokens, *([said] if said not in tokens else [])]
+    output = trace.subject.answers[answer].token
+    tokens = [*tokens, *([output] if output not in tokens else [])]
     tokens = [token for token in tokens if token not in trace.subject.never_of(answer)]
     return {
         "tokens": tokens,
         "names": [trace.subject.name_of(token) for token in tokens],
         "logits": [float(logits_W[token]) for token in tokens],
         "probabilities": [float(p_W[token]) for token in tokens],
-        "said": said,
+        "output": output,
     }
 
 
@@ -130,7 +130,7 @@ def _layer(looked: Looked, traced: StackTrace, layer: LayerTrace) -> Iterator[St
         if pre:
             shows = [stream, Show(f"{site}.read", "strip", "normalised", "→", rows=traced.name)]
             yield Step(f"{key}.norm", group, "Norm", _about_norm(norm), _norm_formula(norm), shows)
-        if part.looks:
+        if part.attends:
             yield from _attention(looked, traced, part, group)
         elif hasattr(part.module, "activate"):
             yield from _feedforward(traced, part, group)
@@ -152,8 +152,8 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
     site, key, module = part.name, part.name.rpartition(".")[2], part.module
     stacks = [stack.name for stack in looked.trace.stacks]
     own = traced.name
-    keys = stacks[stacks.index(own) - 1] if part.across else own
-    whose = f"the {keys}'s " if part.across else ""
+    keys = stacks[stacks.index(own) - 1] if part.cross else own
+    whose = f"the {keys}'s " if part.cross else ""
     additive = isinstance(module, AdditiveAttention | RecurrentSearch)
 
     read = Show(f"{site}.read", "strip", "x", rows=own)
@@ -169,7 +169,7 @@ def _attention(looked: Looked, traced: StackTrace, part: PartTrace, group: str) 
         [read, query]
         + (
             []
-            if part.across
+            if part.cross
             else [
                 Show(f"{site}.keys", "strip", "key k", "", True, own),
                 Show(f"{site}.values", "strip", "value v", "", True, own),
@@ -240,13 +240,13 @@ def _about_projections(part: PartTrace, keys: str) -> str:
     module = part.module
     said = (
         f"The query is computed from this position; keys and values from the output of the {keys}."
-        if part.across
+        if part.cross
         else "Three linear projections of the vector give this head's query, key and value."
     )
     if not isinstance(getattr(module, "query_norm", nn.Identity()), nn.Identity):
         said += " Query and key are then normalised."
     rotate = getattr(module, "rotate", Positions.rotate)
-    if rotate is not Positions.rotate and not part.across:
+    if rotate is not Positions.rotate and not part.cross:
         said += " Query and key are rotated by an angle that grows with the position."
     shared = module.heads // module.key_value_heads if hasattr(module, "key_value_heads") else 1
     if shared > 1:
@@ -255,7 +255,7 @@ def _about_projections(part: PartTrace, keys: str) -> str:
 
 
 def _projection_formula(part: PartTrace, additive: bool) -> str:
-    memory = "m" if part.across else "x"
+    memory = "m" if part.cross else "x"
     if additive:
         return f"q = x · W_Q + b    k = {memory} · W_K    v = {memory}"
     bias = " + b" if part.module.to_qkv.bias is not None else ""
@@ -263,7 +263,7 @@ def _projection_formula(part: PartTrace, additive: bool) -> str:
 
 
 def _about_scores(part: PartTrace, keys: str, additive: bool) -> str:
-    every = f"every key of the {keys}" if part.across else "every key"
+    every = f"every key of the {keys}" if part.cross else "every key"
     if additive:
         return f"An additive score of this query against {every}: their sum through tanh, times a learned vector."
     bias = ", plus a learned bias for their offset" if isinstance(part.module, WindowAttention) else ""
@@ -271,7 +271,7 @@ def _about_scores(part: PartTrace, keys: str, additive: bool) -> str:
 
 
 def _about_mask(part: PartTrace) -> str:
-    if part.across or part.context is None:
+    if part.cross or part.context is None:
         return ""
     if isinstance(part.module, WindowAttention):
         return "Only patches of the same window are visible; the others are masked (grey)."
@@ -323,7 +323,7 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
     if traced is not trace.last:
         stacks = [stack.name for stack in trace.stacks]
         following = stacks[stacks.index(name) + 1]
-        across = any(part.across for part in trace.parts())
+        across = any(part.cross for part in trace.parts())
         sentence = (
             f"Every layer of the {following} computes its keys and values from this vector."
             if across

@@ -68,7 +68,7 @@ def head_vector(looked: Looked, of: str, what: str, head: int, row: int, column:
 
 def _read(looked: Looked, part: PartTrace, what: str, row: int) -> tuple[Tensor, str]:
     """The vector that it is made of, and the matrix where that stands."""
-    if what == "queries" or not part.across:
+    if what == "queries" or not part.cross:
         return part.read_TD[row], f"{part.name}.read"
     assert part.context is not None and part.context.memory is not None
     stacks = looked.trace.stacks
@@ -159,7 +159,7 @@ def score(looked: Looked, of: str, head: int, row: int, column: int) -> tuple[li
         said = f"{short(lines[0].value)} + {short(bias)}"
         lines.append(Line("s", "q · k / √K + bias of this offset", lines[0].value + bias, numbers=said))
     context = looked.part(of).context
-    hidden = context is not None and context.causal and not looked.part(of).across and column > row
+    hidden = context is not None and context.causal and not looked.part(of).cross and column > row
     why = "It comes later." if hidden else "It is too far away."
     return _seen(lines, traced.scores_BHTS[0, head, row, column], why)
 

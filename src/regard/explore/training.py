@@ -104,13 +104,13 @@ def _answered(traced: Trace, what: str, part: str, head: int) -> dict[str, Any]:
 
 
 def _weights(traced: Trace, name: str, head: int) -> dict[str, Any]:
-    part = next((each for each in traced.parts() if each.name == name and each.looks), None)
+    part = next((each for each in traced.parts() if each.name == name and each.attends), None)
     if part is None or not 0 <= head < max(1, part.heads):
         raise UsageError(f"There is no head {head + 1} of '{name}'.", "No attention has it.", "Choose another.")
     weights_TS = part.attention().weights_BHTS[0, head]
     stack = name.split(".")[0]
     names = [each.name for each in traced.stacks]
-    of = names[names.index(stack) - 1] if part.across else stack
+    of = names[names.index(stack) - 1] if part.cross else stack
     pieces, seen = traced[stack].stack.pieces, traced[of].stack.pieces
     return named("weight", weights_TS, [("looks from", pieces), ("looks at", seen)]).to_json()
 

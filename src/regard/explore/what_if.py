@@ -55,10 +55,10 @@ def opened(looked: Looked, tokens: list[list[int]]) -> dict[str, Any]:
     with fitting():
         there = with_tokens(here, tokens)
     plain = {name: value for name, value in looked.given.items() if name not in ("target", *OF_TOKENS)}
-    as_text = plain | {"text": there.given}
+    as_text = plain | {"text": there.input_text}
     changed = len(tokens) > 1 and here.tokens is not None and tokens[-1] != here.tokens[-1]
     if changed:
-        as_text["target"] = there.said
+        as_text["target"] = there.output_text
     try:
         found = looked.session.looked(looked.run, as_text).trace.subject.tokens if "text" in looked.given else None
     except RegardError:

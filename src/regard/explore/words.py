@@ -158,10 +158,10 @@ def _texts(looked: Looked) -> dict[str, tuple[Any, str]]:
     subject = looked.trace.subject
     if hasattr(task, "tokenizers"):
         source, written = task.tokenizers.both
-        return {"encoder": (source, subject.given), "decoder": (written, subject.said)}
+        return {"encoder": (source, subject.input_text), "decoder": (written, subject.output_text)}
     if not hasattr(task, "tokenizer"):  # of pixels, moves or symbols
         return {}
     if "image" in looked.given:
-        return {"decoder": (task.tokenizer, subject.said)}
+        return {"decoder": (task.tokenizer, subject.output_text)}
     texts = [looked.given[name] for name in ("text", "question", "context") if looked.given.get(name)]
     return {subject.stacks[0].name: (task.tokenizer, "\n".join(texts))}

@@ -126,7 +126,7 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
             "There are no words to align.", "This run does not map one text to another.", "Use a translator."
         )
     weights_LHTS = np.stack(
-        [part.attention().weights_BHTS[0].float().cpu().numpy() for part in trace.parts() if part.across]
+        [part.attention().weights_BHTS[0].float().cpu().numpy() for part in trace.parts() if part.cross]
         or no_cross_attention()
     )
     layers, heads = weights_LHTS.shape[:2]

@@ -64,7 +64,7 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
             raise UsageError(
                 f"Heads have no score '{score}'.", "There is no such score.", did_you_mean(str(score), SCORES)
             )
-    parts = [part for part in traced.parts() if part.looks]
+    parts = [part for part in traced.parts() if part.attends]
     if not parts:
         raise UsageError(
             "This model has no heads.", "None of its parts is an attention.", "Use the influence of positions instead."
@@ -122,7 +122,7 @@ def _by_attention(parts: list[PartTrace], scores: Sequence[str]) -> dict[str, Of
         attention = part.attention()
         chooses_T = visible_keys(attention)[0] > 1
         for score in scores:
-            if score in ACROSS or not part.across:
+            if score in ACROSS or not part.cross:
                 found[score][part.name] = BY_ATTENTION[score](attention, chooses_T)
     return found
 
@@ -182,7 +182,7 @@ def induction(traced: Trace, seed: int, period: int) -> OfParts:
         ids = random_tokens(words, period, seed + draw)
         repeated = trace(subject.with_tokens([[*starts, *ids, *ids]]))
         for part in repeated.parts():
-            if part.looks:
+            if part.attends:
                 back_HQ = part.attention().weights_BHTS[0].diagonal(1 - period, -2, -1)
                 sums[part.name] = sums.get(part.name, 0.0) + back_HQ[:, -period:].mean(1) / DRAWS
     return sums

@@ -57,7 +57,7 @@ def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -
     answer = class_answer(model, forward, classes, 0 if first else None)
     if isinstance(model, SegmentingViT | SegmentingSwin):
         answer = replace(answer, label=f"{answer.label}, mean of all pixels")
-    return Subject(model, stacks, [answer], forward, readout, classes.__getitem__, said=answer.label, **about)
+    return Subject(model, stacks, [answer], forward, readout, classes.__getitem__, output_text=answer.label, **about)
 
 
 def _detector(
@@ -83,7 +83,7 @@ def _detector(
         forward,
         Readout(model.trunk.norm, head, positions=[position]),
         names.__getitem__,
-        said=f"{label}, {float(scores_LK[proposal, kind]):.2f}",
+        output_text=f"{label}, {float(scores_LK[proposal, kind]):.2f}",
         independent=dense,
         box=tuple(boxes_BL4[0, proposal].float().tolist()),
         **about,

@@ -42,14 +42,14 @@ class PartTrace:
         return titles.get(part) or getattr(self.module, "title", "") or type(self.module).__name__
 
     @property
-    def looks(self) -> bool:
+    def attends(self) -> bool:
         """Whether it is an attention of any kind."""
         return hasattr(self.module, "trace")
 
     @property
-    def across(self) -> bool:
+    def cross(self) -> bool:
         """Whether it attends to the previous stack. In a Bahdanau decoder, the mixer itself does."""
-        return self.looks and bool(getattr(self.module, "cross", hasattr(self.module, "alignment")) or self._additive)
+        return self.attends and bool(getattr(self.module, "cross", hasattr(self.module, "alignment")) or self._additive)
 
     @property
     def _additive(self) -> bool:

@@ -133,7 +133,7 @@ def _merged(rolled_FT: Tensor, grid: tuple[int, int]) -> Tensor:
 
 def _mixers(stack: StackTrace) -> list[PartTrace]:
     mixers = [part for layer in stack.layers if (part := layer.part("mixer")) is not None]
-    if any(not part.looks or part.across for part in mixers):
+    if any(not part.attends or part.cross for part in mixers):
         raise UsageError(
             f"Rollout is not defined for the {stack.name}.",
             "It mixes positions without self-attention: there are no weights to multiply.",
@@ -178,5 +178,5 @@ def _on_grid(weights: Tensor, reading_T: Tensor, stack: Stack) -> Tensor:
 
 
 def _left_out(chain: list[StackTrace]) -> str:
-    across = any(part.across for stack in chain for layer in stack.layers for part in layer.parts)
+    across = any(part.cross for stack in chain for layer in stack.layers for part in layer.parts)
     return "feed-forward layers, and what came from the source by cross-attention" if across else "feed-forward layers"

@@ -61,8 +61,8 @@ class Subject:
     forward: Callable[[int], Tensor]  # the logits of all answers, for so many equal rows: [B, A, W]
     readout: Readout | None  # how logits are computed from the last stack; None: not by a linear map
     name_of: Callable[[int], str]  # the name of a token or class
-    given: str = ""  # the input, in words
-    said: str = ""  # the output, in words
+    input_text: str = ""  # the input in words, or the name of its file
+    output_text: str = ""  # the output in words
     never: Sequence[int] = ()  # tokens that are never generated
     never_at: Sequence[Sequence[int]] = ()  # for each answer, further tokens that cannot be generated there
     all_share: bool = False  # tokens that are never generated have a share in the softmax, as in the beam search

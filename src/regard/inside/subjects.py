@@ -62,7 +62,9 @@ def causal(
     def anew(other: list[list[int]], written: int = 0) -> Subject:
         [ids] = other
         begun = len(ids) - written
-        texts = {} if pixels else {"given": _text_of(ids[:begun], words), "said": _text_of(ids[begun:], words)}
+        texts = (
+            {} if pixels else {"input_text": _text_of(ids[:begun], words), "output_text": _text_of(ids[begun:], words)}
+        )
         return causal(model, ids, words, never, pixels, written, **about | texts)
 
     positions = list(range(len(ids)))
@@ -94,7 +96,7 @@ def masked(
         return model(tokens_1T.expand(rows, -1), masked_BM=masked_1M.expand(rows, -1))
 
     def anew(other: list[list[int]], _: int = 0) -> Subject:
-        return masked(model, other[0], places, words, never, **about | {"given": _text_of(other[0], words)})
+        return masked(model, other[0], places, words, never, **about | {"input_text": _text_of(other[0], words)})
 
     steps = [Mapped(model.transform), Gelu(), Normed(model.transform_norm)]
     with torch.no_grad(), plainly(model):
@@ -126,7 +128,7 @@ def classifier(
         return model(*inputs)[:, [read_at]]
 
     def anew(other: list[list[int]], _: int = 0) -> Subject:
-        again = about | {"given": _text_of(other[0], words)}
+        again = about | {"input_text": _text_of(other[0], words)}
         return classifier(model, other[0], read_at, classes, words, **again)
 
     pooling = Readout(model.trunk.norm, model.to_classes, positions=[read_at])
@@ -140,7 +142,7 @@ def classifier(
         classes.__getitem__,
         tokens=[ids],
         with_tokens=anew,
-        said=answer.label,
+        output_text=answer.label,
         **about,
     )
 
@@ -169,7 +171,7 @@ def reader(
         return model.scores(*inputs).transpose(0, 1)  # [B, 2, T]: positions are the words to choose from
 
     def anew(other: list[list[int]], _: int = 0) -> Subject:
-        again = {"given": _text_of(other[0], words), "said": ""}
+        again = {"input_text": _text_of(other[0], words), "output_text": ""}
         return reader(model, other[0], readable, words, **about | again)
 
     if span is None:
@@ -237,7 +239,7 @@ def pair(
 
     def anew(other: list[list[int]], written: int = 0) -> Subject:
         source, (_, *target) = other
-        again = {"given": _text_of(source, words[0]), "said": _text_of(target, words[1]), "aligner": None}
+        again = {"input_text": _text_of(source, words[0]), "output_text": _text_of(target, words[1]), "aligner": None}
         return pair(model, source, target, words, own=written > 0, **about | again)
 
     def copied() -> CopySource | None:

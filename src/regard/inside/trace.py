@@ -48,19 +48,21 @@ class Trace:
         self.subject, self.stacks, self.logits_AW = subject, stacks, logits_AW
 
     def __repr__(self) -> str:
-        given, said = (textwrap.shorten(text, LETTERS, placeholder=" …") for text in (self.subject.given, self.said))
+        given, said = (
+            textwrap.shorten(text, LETTERS, placeholder=" …") for text in (self.subject.input_text, self.output_text)
+        )
         return f"Trace({given!r} → {said!r}; {'; '.join(map(str, self.stacks))}; difference {self.difference:.1e})"
 
     def _repr_html_(self) -> str:
         """As notebooks show it."""
-        from regard.inside.told import as_html
+        from regard.inside.notebook import as_html
 
         return as_html(self)
 
     @property
-    def said(self) -> str:
-        """What the model said, in words."""
-        return self.subject.said or self.subject.answers[-1].label
+    def output_text(self) -> str:
+        """The output of the model, in words."""
+        return self.subject.output_text or self.subject.answers[-1].label
 
     def __getitem__(self, name: str) -> StackTrace:
         """A stack by its name: trace["encoder"]."""

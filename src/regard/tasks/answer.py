@@ -347,7 +347,9 @@ class Answer(Task[AnswerTaskSettings]):
         readable = [at == 0 or before <= at < len(ids) - 1 for at in range(len(ids))]
         moved = before - int(window.first[0])
         span = (first + moved, last + moved) if there else (0, 0)
-        return subjects.reader(self.model, ids, readable, self.tokenizer.piece, span, given=question, said=best.text)
+        return subjects.reader(
+            self.model, ids, readable, self.tokenizer.piece, span, input_text=question, output_text=best.text
+        )
 
 
 def _texts(source: QuestionSource) -> Iterator[str]:

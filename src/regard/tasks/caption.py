@@ -305,8 +305,8 @@ class Caption(PictureTask[CaptionSettings]):
             ids,
             words,
             own=not target,
-            given=Path(image).name,
-            said=said,
+            input_text=Path(image).name,
+            output_text=said,
             picture_HWC=pixels_HWC,
             begun=lambda tokens, _: self.subject(image, forced=tokens),
         )

@@ -257,4 +257,6 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)
-        return image_subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)
+        return image_subjects.image(
+            self.model, image_CHW, self.classes, input_text=Path(image).name, picture_HWC=pixels_HWC
+        )

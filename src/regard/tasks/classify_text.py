@@ -296,4 +296,4 @@ class ClassifyText(Task[ClassifyTextSettings]):
             console.warn(f"The text has {len(ids):,} tokens: only the first {most:,} are read.")
         ids = [START, *ids[:most], END]
         read_at = len(ids) - 1 if self._shape.at_end else 0
-        return subjects.classifier(self.model, ids, read_at, self.classes, self.tokenizer.piece, given=text)
+        return subjects.classifier(self.model, ids, read_at, self.classes, self.tokenizer.piece, input_text=text)

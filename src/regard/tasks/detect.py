@@ -313,7 +313,9 @@ class Detect(PictureTask[DetectSettings]):
         from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)
-        return image_subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)
+        return image_subjects.image(
+            self.model, image_CHW, self.classes, input_text=Path(image).name, picture_HWC=pixels_HWC
+        )
 
     def draw_found(self, image: Path | str, found: Sequence[Found], path: Path) -> None:
         """The image with what was found in it, as a PNG."""

@@ -386,8 +386,8 @@ class Language(RunningText[LanguageSettings]):
             self.tokenizer.piece,
             never,
             written=len(ids) - len(begun),
-            given=text,
-            said=self.tokenizer.decode([ids[len(begun) :]])[0],
+            input_text=text,
+            output_text=self.tokenizer.decode([ids[len(begun) :]])[0],
             begun=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
         )
 

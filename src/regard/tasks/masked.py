@@ -172,7 +172,7 @@ class Masked(RunningText[MaskedSettings]):
             masks,
             lambda token: MASK if token == mask else self.tokenizer.piece(token),
             [*range(len(SPECIALS)), mask],
-            given=text,
+            input_text=text,
         )
 
     def _encode_masked(self, text: str) -> tuple[list[int], list[int]]:

@@ -285,7 +285,7 @@ class Pixels(ImageTask[PixelTaskSettings]):
             colour,
             [start],
             pixels=(self.height, self.width),
-            given=Path(image).name,
+            input_text=Path(image).name,
             picture_HWC=self.palette.pixels(self.palette.codes(pixels_HWC[None]), self.height, self.width)[0],
         )
 

@@ -372,7 +372,7 @@ class Play(Task[PlaySettings]):
             [MOVES + move for move in range(len(self.game.words)) if move not in set(each.legal)] if each.legal else []
             for each in self.game.replay(played)
         ]
-        return subjects.causal(self.model, ids, names.__getitem__, range(MOVES), never_at=illegal, given=moves)
+        return subjects.causal(self.model, ids, names.__getitem__, range(MOVES), never_at=illegal, input_text=moves)
 
     def probe(self, train: int, test: int, output: Path | None = None) -> dict[str, Any]:
         """How well every square of the board can be read from each layer: empty, of who moves, or of the other."""

@@ -304,7 +304,9 @@ class Segment(PictureTask[SegmentSettings]):
         from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)
-        return image_subjects.image(self.model, image_CHW, self.classes, given=Path(image).name, picture_HWC=pixels_HWC)
+        return image_subjects.image(
+            self.model, image_CHW, self.classes, input_text=Path(image).name, picture_HWC=pixels_HWC
+        )
 
     def _segmented(self, image: NDArray[np.uint8] | Path | str) -> Segmentation:
         """Classes are chosen in the size of the image itself, from logits in between those of the model's pixels."""

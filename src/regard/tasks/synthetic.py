@@ -181,7 +181,7 @@ class Synthetic(Task[SyntheticTaskSettings]):
             )
         ids = [names.index(symbol) for symbol in text.split()]
         ids = ids or held_out(settings, "valid").first(1).tokens_BT[0].tolist()
-        return subjects.causal(self.model, ids, names.__getitem__, given=" ".join(names[token] for token in ids))
+        return subjects.causal(self.model, ids, names.__getitem__, input_text=" ".join(names[token] for token in ids))
 
 
 def _metrics(measured: Measured) -> dict[str, float]:

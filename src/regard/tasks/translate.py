@@ -423,8 +423,8 @@ class PairTask(Task[P]):
             ids,
             (source.piece, written.piece),
             own=not target,
-            given=text,
-            said=said,
+            input_text=text,
+            output_text=said,
             begun=lambda tokens, _: self.subject(text, forced=tokens),
             aligner=self._aligner(text, said, ids),
         )

@@ -72,8 +72,8 @@ class Page {
           stack,
           layer: number,
           part: part.name.split(".").at(-1),
-          keys: part.across ? look.stacks[index - 1] : stack,
-          answers: part.across ? look.answers : [],
+          keys: part.cross ? look.stacks[index - 1] : stack,
+          answers: part.cross ? look.answers : [],
         })),
       ),
     );

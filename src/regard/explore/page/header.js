@@ -18,7 +18,7 @@ export function header(page) {
         : null,
     ),
     inputForm(page, { label: "Input", button: "Look", input: page.input, submit: (input) => page.state.set({ input }) }),
-    page.look ? said(page) : null,
+    page.look ? output(page) : null,
     page.look ? otherTokens(page) : null,
     ...page.state.unread.map((name) => warning(`The “${name}” in this address cannot be read and was ignored.`)),
     ...(page.look?.warnings ?? []).map(warning),
@@ -122,31 +122,31 @@ function shownAs(image) {
 }
 
 // The model's answer in a line: its output, the words that it finds, or the next one.
-function answerOf({ said, speaks, answers }) {
-  if (speaks === "said") return said;
+function answerOf({ output_text, speaks, answers }) {
+  if (speaks === "output") return output_text;
   const shown = speaks === "next" ? answers.slice(-1) : answers;
   return `${speaks}: ${shown.map(({ label, probability }) => `‘${visible(label)}’ (${percent(probability)})`).join(", ")}`;
 }
 
 // An output that stands in the form, or belongs to other tokens, is not the model's own.
 function whose({ look: { answers, speaks, stacks } }) {
-  const given = speaks === "said" && stacks.length > 1 && answers.every((answer) => answer.given);
+  const given = speaks === "output" && stacks.length > 1 && answers.every((answer) => answer.given);
   return given ? h("span", { class: "quiet" }, "given output: ") : null;
 }
 
 // Of a class, how probable it is.
-function sureness({ answers, can, said: spoken }) {
+function sureness({ answers, can, output_text }) {
   const [only] = answers;
-  return can.classes && answers.length === 1 && spoken === only.label ? ` (${percent(only.probability)})` : "";
+  return can.classes && answers.length === 1 && output_text === only.label ? ` (${percent(only.probability)})` : "";
 }
 
-function said(page) {
+function output(page) {
   const { look } = page;
   const answered = answerOf(look);
   const exact = look.difference.toExponential(1).replace("-", "−");
   return h(
     "p",
-    { class: "said" },
+    { class: "model-output" },
     answered ? [whose(page), h("strong", {}, answered), sureness(look), " "] : null,
     h(
       "span",

@@ -31,7 +31,7 @@ function titleOf(page, name) {
 // Of a part that looks: whose layer it is, and at what it looks.
 export function nameOf(part) {
   const layer = `layer ${part.layer + 1}`;
-  if (part.across) return `${part.stack.name} → ${part.keys.name}, ${layer}`;
+  if (part.cross) return `${part.stack.name} → ${part.keys.name}, ${layer}`;
   return part.stack.name === ALONE ? layer : `${part.stack.name}, ${layer}`;
 }
 
@@ -41,7 +41,7 @@ export function sidesOf(part) {
   const step = (piece, i) => (writes.has(i) ? `${visible(piece)} → ${writes.get(i)}` : visible(piece));
   const plain = ({ grid }) => Boolean(grid);
   return {
-    rows: part.across
+    rows: part.cross
       ? { labels: part.stack.pieces.map(step), stack: part.stack.name, axis: "decoder step: reads → writes", plain: true }
       : { labels: part.stack.pieces, stack: part.stack.name, axis: "query", plain: plain(part.stack) },
     columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "key", plain: plain(part.keys) },

@@ -50,7 +50,7 @@ function noteOf(page, { kind }) {
 }
 
 function titleOf(page, run, look, letter) {
-  return `${letter}: ${page.runs[run].name}${look.given ? ` · ${look.given.length > 60 ? `${look.given.slice(0, 60)}…` : look.given}` : ""}`;
+  return `${letter}: ${page.runs[run].name}${look.input_text ? ` · ${look.input_text.length > 60 ? `${look.input_text.slice(0, 60)}…` : look.input_text}` : ""}`;
 }
 
 function whatIsBeside(page) {
@@ -59,7 +59,7 @@ function whatIsBeside(page) {
   if (!others.length || (wanted === INPUT && page.live)) return { kind: INPUT, run: page.run, input: page.state.get("other") };
   const run = others.includes(wanted) ? wanted : others[0];
   const input = page.inputFor(run);
-  if (page.state.get("same") && page.runs[run].fields.includes("target")) input.target = page.look.said;
+  if (page.state.get("same") && page.runs[run].fields.includes("target")) input.target = page.look.output_text;
   return { kind: run, run, input };
 }
 
@@ -121,7 +121,7 @@ function output(page, { letter, title: name, look }, chosen) {
     { class: "output-of" },
     h("h3", {}, name),
     look.picture ? h("img", { src: look.picture, alt: `the image of ${letter}`, class: "pixels compared-image" }) : null,
-    look.said ? h("p", {}, h("strong", {}, look.said)) : null,
+    look.output_text ? h("p", {}, h("strong", {}, look.output_text)) : null,
     look.answers.length > 1 ? tokenLine(page, words, { values, scale: "unit", most: 1, ...choosing }) : null,
   );
 }
@@ -149,8 +149,8 @@ function samePieces(one, two) {
 // ---------------------------------------------------------------- attention
 
 async function attention(page, a, b, places) {
-  const parts = page.parts(a.look).filter((part) => part.looks);
-  const others = page.parts(b.look).filter((part) => part.looks);
+  const parts = page.parts(a.look).filter((part) => part.attends);
+  const others = page.parts(b.look).filter((part) => part.attends);
   const pairs = parts.map((part) => [part, sameIn(others, part)]).filter(([, other]) => other);
   if (!pairs.length) return h("p", {}, reasonForNone(parts, others));
   const [part, other] = pairs.find(([each]) => each.name === page.state.get("part")) ?? pairs.at(-1);
@@ -187,7 +187,7 @@ async function attention(page, a, b, places) {
 
 // What attends to the same in the same layer. Of a Bahdanau decoder, the mixer itself attends to the source.
 function sameIn(others, part) {
-  return others.find((each) => each.stack.name === part.stack.name && each.layer === part.layer && each.across === part.across);
+  return others.find((each) => each.stack.name === part.stack.name && each.layer === part.layer && each.cross === part.cross);
 }
 
 function reasonForNone(parts, others) {

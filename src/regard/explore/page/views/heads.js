@@ -27,7 +27,7 @@ export function fits(page) {
 }
 
 export async function show(page) {
-  const parts = page.parts().filter((part) => part.looks);
+  const parts = page.parts().filter((part) => part.attends);
   const kinds = [...new Map(parts.map((part) => [kindOf(part), part])).keys()];
   const kind = kinds.includes(page.state.get("kind")) ? page.state.get("kind") : kinds.at(-1);
   const shown = parts.filter((part) => kindOf(part) === kind);
@@ -68,7 +68,7 @@ function scaleOf(page, part) {
 }
 
 function kindOf(part) {
-  return part.across ? `${part.stack.name} → ${part.keys.name}` : part.stack.name;
+  return part.cross ? `${part.stack.name} → ${part.keys.name}` : part.stack.name;
 }
 
 async function thumbnails(page, parts, chosen, head, sort, scale) {

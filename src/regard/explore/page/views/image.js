@@ -24,7 +24,7 @@ export async function show(page) {
   const about = await page.ask("image");
   const answers = page.look.answers;
   const answer = chosenAnswer(page);
-  const parts = page.parts().filter((part) => part.looks && part.keys.grid);
+  const parts = page.parts().filter((part) => part.attends && part.keys.grid);
   const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
   const [rolled, occluded] = await Promise.all([rollout(page, answer), occlusion(page, answer)]);
   const section = h(
@@ -97,11 +97,11 @@ function plain(page, about, part) {
   return h(
     "div",
     { class: "picture-column" },
-    h("h3", {}, `${page.look.given}: ${size}`),
+    h("h3", {}, `${page.look.input_text}: ${size}`),
     picture(page, {
       address: page.look.picture,
       stack,
-      label: `${page.look.given}, ${size}${windows}`,
+      label: `${page.look.input_text}, ${size}${windows}`,
       caption: `${cut ? `${part.stack.name}, layer ${part.layer + 1}${windows}` : size}`,
       lines: cut ? cuts(cut, stack.grid) : null,
       box: about.box,
@@ -109,7 +109,7 @@ function plain(page, about, part) {
       chosen: ofPixels(stack) ? Math.min(page.state.get("answer") ?? Infinity, page.look.answers.length - 1) : null,
       pick: ofPixels(stack) ? (cell) => page.state.set({ answer: cell }) : null,
     }),
-    about.box ? h("p", { class: "quiet" }, `Box: ${page.look.said}.`) : null,
+    about.box ? h("p", { class: "quiet" }, `Box: ${page.look.output_text}.`) : null,
     about.mask ? classes(about.mask.classes) : null,
   );
 }
@@ -264,7 +264,7 @@ function lookFrom(page, stack, cell) {
 // What every head gives to every position, from: a word, a pixel, a patch that was clicked, or where the answer is read.
 async function seen(page, part, answer) {
   const word = page.look.answers[answer];
-  if (part.across) return { ...(await rowOf(page, part, word.position)), from: `where “${visible(word.label)}” is predicted`, fixed: true };
+  if (part.cross) return { ...(await rowOf(page, part, word.position)), from: `where “${visible(word.label)}” is predicted`, fixed: true };
   if (ofPixels(part.keys)) {
     return { ...(await rowOf(page, part, word.position)), from: `where the pixel in ${placeOf(part.keys, answer)} is predicted`, cell: answer };
   }

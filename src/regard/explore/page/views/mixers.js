@@ -25,7 +25,7 @@ export async function show(page) {
 }
 
 function isAdditive(part) {
-  return part.looks && ADDITIVE.includes(part.kind);
+  return part.attends && ADDITIVE.includes(part.kind);
 }
 
 function positions(page, stack) {
@@ -49,7 +49,7 @@ function scopes(page) {
     name: stackName(stack.name),
     options: stack === last ? {} : { stack: stack.name },
   }));
-  const across = page.parts().some((part) => part.across)
+  const across = page.parts().some((part) => part.cross)
     ? [{ key: `${last.name} of ${stacks[0].name}`, name: `${last.name}, all layers, of ${stacks[0].name}`, options: { of: stacks[0].name } }]
     : [];
   const parts = page.parts().filter((part) => part.mixes);

@@ -392,7 +392,7 @@ function likely(page, here, { show, likeliest }, open) {
   const logits = show.matrix === "logits";
   return bars(page, {
     label: show.label,
-    names: likeliest.names.map((name, i) => `${visible(name)}${likeliest.tokens[i] === likeliest.said ? "\u00a0✓" : ""}`),
+    names: likeliest.names.map((name, i) => `${visible(name)}${likeliest.tokens[i] === likeliest.output ? "\u00a0✓" : ""}`),
     values: logits ? likeliest.logits : likeliest.probabilities,
     pick: (index) => open([show.matrix, null, here.answer, likeliest.tokens[index]]),
     ...(logits ? {} : { format: percent, most: 1 }),

@@ -112,7 +112,7 @@ async function lens(page, moments) {
 }
 
 async function oneHead(page, moments) {
-  const parts = page.parts().filter((part) => part.looks);
+  const parts = page.parts().filter((part) => part.attends);
   const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, part.heads - 1);
   const seen = await Promise.all(moments.map((moment) => page.ask("at_checkpoint", asked(moment, { what: "weights", part: part.name, head: head || undefined }))));

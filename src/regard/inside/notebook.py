@@ -14,7 +14,7 @@ def as_html(trace: Trace) -> str:
     """Two tables. Answers are numbered from 0, as in Python; of many the last are shown, as in pictures."""
     subject, p_AW = trace.subject, trace.p_AW
     stacks = "; ".join(map(str, trace.stacks))
-    facts = [["input", subject.given], ["output", trace.said], ["stacks", stacks]]
+    facts = [["input", subject.input_text], ["output", trace.output_text], ["stacks", stacks]]
     facts.append(["difference", f"{trace.difference:.1e}"])
     answers = list(enumerate(subject.answers))[-MOST_ROWS:]
     rows = [[number, each.label, f"{float(p_AW[number, each.token]):.3g}"] for number, each in answers]
