@@ -2,8 +2,9 @@
 
 Each document's commands, those within sentences and tables too, are taken from its text and run in order, in a folder
 with small files of the names that the texts use. Nothing is changed but that trainings are made short, by settings
-that the command itself does not have, and by smaller budgets: steps, seconds, seeds. A recipe, verb, placeholder or
-line that no table below knows is an error, so that nothing is left out silently.
+that the command itself does not have, and by smaller budgets: steps, seconds, seeds; of several values to compare, the
+first and the last. A recipe, verb, placeholder or line that no table below knows is an error, so that nothing is left
+out silently.
 """
 
 from __future__ import annotations
@@ -488,6 +489,7 @@ class Reader:
             if option in rest:
                 rest[rest.index(option) + 1] = value
         if verb == "compare":
+            rest = [ends_of(word) if before == "--vary" else word for before, word in itertools.pairwise(["", *rest])]
             rest = [word for before, word in itertools.pairwise(["", *rest]) if "--seeds" not in (before, word)] + SEEDS
         given = set(re.findall(r"[\w.]+(?==)", " ".join(rest))) - {"training.steps"}
         return [verb, recipe, *rest, *(setting for setting in settings if setting.partition("=")[0] not in given)]
@@ -533,6 +535,13 @@ def valid_for_some_task(tree: dict[str, Any]) -> bool:
 def printed(*words: str) -> str:
     """By a command that prints the same whenever it is given."""
     return run_regard(*words).stdout
+
+
+def ends_of(values: str) -> str:
+    """Of the values that a setting is to have, the first and the last; those between are other trainings."""
+    setting, _, given = values.partition("=")
+    first, *others = given.split(",")
+    return f"{setting}={','.join([first, *others[-1:]])}"
 
 
 def digest(*words: str) -> str:

@@ -63,13 +63,18 @@ Trainer._update = stopped
 """
 
 
-@pytest.mark.parametrize("task", registry.names("tasks"))
-def test_one_two_four_and_one_process_in_turn_give_the_bytes_of_one_alone(task, request, tmp_path):
+# How many processes train, one after the other: of every task, and of two with four of them. `benchmarks/together.py`
+# has four for all.
+IN_TURN = [(task, (1, 2)) for task in registry.names("tasks")] + [("translate", (2, 4)), ("synthetic", (4,))]
+
+
+@pytest.mark.parametrize(("task", "in_turn"), IN_TURN)
+def test_several_numbers_of_processes_in_turn_give_the_bytes_of_one_alone(task, in_turn, request, tmp_path):
     kind = KINDS[task]
     data = ["--data", request.getfixturevalue(kind.data)] if kind.data else []
     words = ["train", kind.recipe, *kind.overrides, *PIECES, "training.steps=4", "training.save_every=1", *data]
     command(*words, "--out", tmp_path / "alone")
-    for step, count in ((1, 1), (2, 2), (3, 4)):
+    for step, count in enumerate(in_turn, start=1):
         before = STOPPED_IN_STEP.format(step=step, rank=count - 1)
         ended = together(*words, "--out", tmp_path / "shared", "--resume", each=[[]] * count, before=before, code=130)
         assert f"Step {step} is saved." in ended[0].stderr
