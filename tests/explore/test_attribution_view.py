@@ -55,8 +55,8 @@ def test_a_model_without_attention_is_recomputed_too_and_has_no_rollout(hyena, o
         assert at.page.get_by_label("method").input_value() == "integrated-gradients"
 
 
-def test_better_than_chance_is_what_chance_does_not_reach(trained, opened):
-    """The sentence tells the rank of the scores among the random orders."""
+def test_scores_are_better_than_chance_only_if_they_beat_every_random_order(trained, opened):
+    """The sentence gives the rank of the scores among the random orders."""
     trace = trained.trace(SENTENCE)
     with opened(trained, text=SENTENCE, fragment="#view=attribution") as at:
         for method in ("integrated-gradients", "gradient-input", "occlusion", "rollout"):
@@ -64,8 +64,8 @@ def test_better_than_chance_is_what_chance_does_not_reach(trained, opened):
             at.ready("Attribution")
             measured = trace.attribute(method).faithful()
             beaten = measured.deletion_beats, measured.insertion_beats
-            told = at.page.locator(".faithful .note").inner_text()
+            note = at.page.locator(".faithful .note").inner_text()
             ranks = f"better than {beaten[0]} of 10 random orders by deletion, {beaten[1]} of 10 by insertion"
-            assert ranks in told, method
-            assert ("no better than chance" in told) == (10 not in beaten), method
-            assert ("one measure only" in told) == (beaten.count(10) == 1), method
+            assert ranks in note, method
+            assert ("no better than chance" in note) == (10 not in beaten), method
+            assert ("one measure only" in note) == (beaten.count(10) == 1), method

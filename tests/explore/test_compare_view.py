@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 import regard
 from regard.errors import UsageError
-from regard.explore.look import as_png
+from regard.explore.overview import as_png
 from regard.explore.recording import write_page
 from regard.explore.session import Session
 
@@ -29,7 +29,7 @@ def other(train_once, texts):
 
 def shown_difference(at):
     field = at.page.get_by_role("application", name=re.compile("^B − A"))
-    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):  # the first only says where one is
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):  # the first key only shows the current cell
         field.press(key)
     return float(at.page.locator("#live").inner_text().rpartition(": ")[2].replace("−", "-"))
 
@@ -53,7 +53,7 @@ def test_two_runs_have_one_scale_and_a_difference(language, other, opened, from_
 
 
 def numbers_of(panel, label):
-    """What the table below a picture has: A, B and B − A of every name."""
+    """The table below a picture: A, B and B − A for every name."""
     summary = panel.locator("summary", has_text=f"Numbers of: {label}")
     if not summary.evaluate("element => element.parentElement.open"):
         summary.click()
@@ -73,7 +73,7 @@ def as_shown(character):
 
 
 def sums_by_part(parts):
-    """Contributions of all heads of a part together, by what the page calls it."""
+    """Contributions summed over the heads of a part, by its name on the page."""
     names = {"mixer": "self-attention", "feedforward": "feed-forward"}
     found: dict[str, float] = {}
     for label, value in zip(parts.labels[0], parts.values, strict=True):
@@ -156,7 +156,7 @@ def test_what_heads_do_is_compared_by_every_score(language, other, opened):
         panel.get_by_text("Scores of all heads, on both sides").click()
         field = panel.get_by_role("application", name=re.compile("^entropy, B − A"))
         field.press("ArrowRight")
-        field.press("ArrowRight")  # the first only says where one is
+        field.press("ArrowRight")  # the first key only shows the current cell
         shown = at.page.locator("#live").inner_text().rpartition(": ")[2]
         assert as_number(shown) == pytest.approx(float(scores[1][0, 1] - scores[0][0, 1]), abs=1e-3)
         panel.get_by_label("score").select_option("self")
@@ -173,7 +173,7 @@ def test_two_images_stand_side_by_side(image_classifier, opened):
         panel.locator(".compared-images").wait_for()
         at.ready("Compare")
         sources = [panel.locator(".compared-image").nth(n).get_attribute("src") for n in range(2)]
-        looks = [at.session.looked(0, {"image": image}) for image in (first, second)]
+        looks = [at.session.traced(0, {"image": image}) for image in (first, second)]
         assert sources == [as_png(look.trace.subject.picture_HWC) for look in looks] and sources[0] != sources[1]
         field = panel.get_by_role("application", name=re.compile("over the image of B"))
         field.press("ArrowRight")
@@ -196,19 +196,19 @@ def test_one_image_in_two_runs_has_a_difference_of_heads(image_classifier, swin,
         panel = at.ready("Compare")
         assert panel.locator(".problem").count() == 0
         assert "the two models have different stacks" in panel.inner_text()
-        expected = sums_by_part(at.session.looked(0, at.session.first).trace.contributions())
+        expected = sums_by_part(at.session.traced(0, at.session.first).trace.contributions())
         rows = numbers_of(panel, "Contributions")
         assert {name: a for name, (a, *_) in rows.items() if a is not None} == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_file_says_what_it_has_not(language, other, from_disk, tmp_path):
+def test_the_file_says_what_it_lacks(language, other, from_disk, tmp_path):
     write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
     with from_disk(tmp_path / "page.html", 1400, "#view=compare") as at:
         assert "are not in this file" in at.ready("Compare").locator(".note").first.inner_text()
         assert at.page.get_by_role("form", name="Second input").count() == 0
 
 
-def test_the_second_input_begins_as_the_first(language, opened):
+def test_the_second_input_starts_as_a_copy_of_the_first(language, opened):
     with opened(language, text=TEXT, fragment="#view=compare") as at:
         panel = at.ready("Compare")
         assert panel.get_by_role("form", name="Second input").get_by_label("Text").input_value() == TEXT
@@ -226,7 +226,7 @@ def test_two_inputs_of_one_run_say_why_there_is_no_difference(language, opened):
         assert "a child sleeps" in panel.inner_text()
 
 
-def test_runs_that_read_other_things_are_refused(trained, image_classifier, language, tiny_run):
+def test_runs_with_different_kinds_of_input_are_refused(trained, image_classifier, language, tiny_run):
     with pytest.raises(UsageError, match="cannot be shown beside"):
         Session([trained, image_classifier])
     with pytest.raises(UsageError, match="cannot be shown beside"):

@@ -40,10 +40,10 @@ def test_every_view_is_drawn_and_the_output_is_the_models(kind, request, opened)
                 found = Axe().run(at.page)
                 assert found.violations_count == 0, f"{title}: {found.generate_report()}"
         panel = at.view("Output")
-        looked = at.session.looked(0, at.session.first)
+        traced = at.session.traced(0, at.session.first)
         shown = panel.locator(".bars .bar-value").first.inner_text()
-        place = re.search(r"place (\d+)", panel.inner_text())
-        probabilities = looked.trace.candidates(1).probabilities.values[:, 0]
+        place = re.search(r"Candidates at position (\d+)", panel.inner_text())
+        probabilities = traced.trace.candidates(1).probabilities.values[:, 0]
         expected = probabilities[int(place[1]) - 1] if place else probabilities[0]
         assert abs(float(shown.replace("%", "").strip()) / 100 - expected) < 1e-3
 
@@ -72,7 +72,7 @@ def test_arrow_keys_home_and_end_move_along_the_tabs(image_classifier, opened):
 
 
 def assert_views_are_drawn(at: Any, width: int) -> None:
-    """No view has a problem, or numbers that are cut off."""
+    """No view shows an error or cuts numbers off."""
     for title in at.page.get_by_role("tab").all_inner_texts():
         panel = at.view(title)
         assert panel.locator(".problem").count() == 0, title

@@ -40,7 +40,7 @@ def test_attention_is_reduced_by_the_largest_and_exact_on_zoom(long, opened):
         assert float(said(at).rpartition(": ")[2]) == pytest.approx(float(weights[1, 0]), abs=1e-3)
 
 
-def test_only_the_first_tokens_are_drawn_until_all_are_asked_for(long, opened):
+def test_only_the_first_tokens_are_shown_until_all_are_requested(long, opened):
     with opened(long, text=LONG) as at:
         tokens = at.page.locator("#tokens .token")
         assert tokens.count() == 400
@@ -62,7 +62,7 @@ def test_the_file_of_a_long_input_is_never_blank(long, from_disk, tmp_path):
         assert field.is_visible()
 
 
-def test_tokens_that_must_be_scrolled_can_be_by_keyboard(trained, opened):
+def test_overflowing_tokens_can_be_scrolled_by_keyboard(trained, opened):
     with opened(trained, text="The old farmer helps the child. " * 12, width=400, fragment="#view=words") as at:
         tokens = at.page.locator("#tokens")
         assert tokens.evaluate("region => region.scrollHeight > region.clientHeight")

@@ -46,7 +46,7 @@ def _equal(one, other):
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_checkpoints_say_what_their_weights_say(run, by_hand):
+def test_checkpoints_give_the_probabilities_of_their_weights(run, by_hand):
     before = {name: weight.clone() for name, weight in run.model.named_parameters()}
     files = sorted((path, path.stat().st_mtime_ns) for path in run.folder.path.rglob("*"))
     found = ask(run, "checkpoints", FIRST)
@@ -90,7 +90,7 @@ def test_a_damaged_checkpoint_is_left_out(run):
         ask(run, "at_checkpoint", FIRST, step=3)
 
 
-def test_the_page_shows_the_course_and_every_checkpoint(run, by_hand, opened):
+def test_the_page_shows_the_curves_and_every_checkpoint(run, by_hand, opened):
     steps = ask(run, "checkpoints", FIRST)["shown"]
     valid = [record for record in run.folder.read_metrics() if "valid_loss" in record]
     with opened(run, text=SENTENCE) as at:

@@ -42,7 +42,7 @@ def without_head(trained):
     return give
 
 
-def test_enter_asks_for_the_patch_as_it_does_for_an_input(trained, opened):
+def test_enter_submits_the_second_input(trained, opened):
     with opened(trained, text=SENTENCE, fragment="#view=what-if") as at:
         at.page.get_by_role("button", name="Patch", exact=True).first.click()
         field = at.page.locator("#second-input-text")
@@ -53,7 +53,7 @@ def test_enter_asks_for_the_patch_as_it_does_for_an_input(trained, opened):
         assert at.page.locator("#panel .heatmap").count() > 0
 
 
-def test_a_head_that_is_off_is_a_head_without_weights(session, trained, without_head):
+def test_switching_a_head_off_equals_zeroing_its_weights(session, trained, without_head):
     with serving(session) as address:
         request = {"input": GIVEN, "what": "ablate", "options": {"heads": ["decoder.0.cross.1"]}}
         with urllib.request.urlopen(f"{address}api/ask", json.dumps(request).encode()) as response:
@@ -62,7 +62,7 @@ def test_a_head_that_is_off_is_a_head_without_weights(session, trained, without_
     before_A = trained.trace(SENTENCE).logits_AW.log_softmax(-1)[range(len(said)), said]
     after_A = logits_AW.log_softmax(-1)[range(len(said)), said]
     assert found["change"]["values"] == pytest.approx((after_A - before_A).tolist(), abs=1e-5)
-    assert found["said"] == pytest.approx(after_A.exp().tolist(), abs=1e-5)
+    assert found["p_output"] == pytest.approx(after_A.exp().tolist(), abs=1e-5)
     assert found["after"]["tokens"] == logits_AW.argmax(-1).tolist()
     assert found["after"]["probabilities"] == pytest.approx(logits_AW.softmax(-1).amax(-1).tolist(), abs=1e-5)
 
@@ -75,14 +75,14 @@ def test_other_tokens_are_another_input(session, trained):
     logits_AW = subject.with_tokens(swapped).logits()[0]
     said = [each.token for each in subject.answers]
     expected = logits_AW.softmax(-1)[range(len(said)), said].tolist()
-    assert found["said"] == pytest.approx(expected, abs=1e-5)
-    looked = answer(session, 0, found["input"], "look", {})
-    assert looked["stacks"][0]["pieces"] == found["pieces"][0] != subject.stacks[0].pieces
+    assert found["p_output"] == pytest.approx(expected, abs=1e-5)
+    traced = answer(session, 0, found["input"], "overview", {})
+    assert traced["stacks"][0]["pieces"] == found["pieces"][0] != subject.stacks[0].pieces
     with pytest.raises(UsageError, match="as many"):
         answer(session, 0, GIVEN, "change", {"tokens": [source[:-1], target]})
 
 
-def test_the_vocabulary_is_searched_by_its_beginning(session, trained):
+def test_the_vocabulary_is_searched_by_prefix(session, trained):
     tokenizer = trained.tokenizers.both[0]
     found = answer(session, 0, GIVEN, "vocabulary", {"prefix": "th", "stack": "encoder"})
     words = [tokenizer.piece(token) for token in range(tokenizer.size)]
@@ -171,7 +171,7 @@ def percent(text):
     return float(text.removesuffix("%").strip().replace("−", "-")) / 100
 
 
-def test_the_file_has_each_change_alone(trained, page_on_disk, from_disk):
+def test_the_file_has_each_ablation_by_itself(trained, page_on_disk, from_disk):
     change = trained.trace(SENTENCE).ablate(layers=["encoder.0"]).change.values
     with from_disk(page_on_disk) as at:
         panel = at.view("What if")
@@ -183,19 +183,19 @@ def test_the_file_has_each_change_alone(trained, page_on_disk, from_disk):
         assert panel.locator(".changes-table").count() == 0
 
 
-def test_changed_tokens_are_opened_as_the_text_that_they_spell(session, trained, opened):
-    """A changed source gets an output of its own; a changed output is a given one."""
+def test_changed_tokens_open_as_the_text_they_spell(session, trained, opened):
+    """A changed source gets a new output; a changed output is given."""
     subject = trained.trace(SENTENCE).subject
     source, written = trained.tokenizers.both
     other = source.encode(["The young farmer helps the child."])[0]
-    input_ = answer(session, 0, GIVEN, "opened", {"tokens": [[*other, END], subject.tokens[1]]})["input"]
+    input_ = answer(session, 0, GIVEN, "input_for_tokens", {"tokens": [[*other, END], subject.tokens[1]]})["input"]
     assert input_ == {"text": "The young farmer helps the child."}
     target = written.encode(["Das Kind."])[0]
-    both = answer(session, 0, GIVEN, "opened", {"tokens": [subject.tokens[0], [START, *target]]})["input"]
+    both = answer(session, 0, GIVEN, "input_for_tokens", {"tokens": [subject.tokens[0], [START, *target]]})["input"]
     assert both == {"text": SENTENCE, "target": written.decode([target])[0]}
     odd = [[*reversed(subject.tokens[0][:-1]), END], subject.tokens[1]]
-    found = answer(session, 0, GIVEN, "opened", {"tokens": odd})["input"]
-    assert session.looked(0, found).trace.subject.tokens[0] == odd[0]
+    found = answer(session, 0, GIVEN, "input_for_tokens", {"tokens": odd})["input"]
+    assert session.traced(0, found).trace.subject.tokens[0] == odd[0]
     with opened(trained, text=SENTENCE) as at:
         at.page.evaluate(
             "input => { location.hash = `#input=${encodeURIComponent(JSON.stringify(input))}` }",

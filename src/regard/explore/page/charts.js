@@ -4,10 +4,10 @@ import { h, number, numbersBelow, svg, visible } from "regard/dom.js";
 import { ticks, ticksWithin } from "regard/ticks.js";
 import { swatch } from "regard/tokens.js";
 
-const FEW = 30; // points of a curve: each is marked
+const FEW = 30; // points of a curve, up to which each has a dot
 
-/* Signed bars, one for each name. `marks`: of each, {stack, position} to light, or null. `most`: what fills a bar.
-   `signed`: whether bars begin in the middle; `plain`: names are our own words, not pieces of a text. */
+/* Bars, one for each name. `marks`: for each, the {stack, position} to highlight, or null. `most`: the value of a full bar.
+   `signed`: whether bars start in the middle. `plain`: names are words of ours, not pieces of a text. */
 export function bars(page, { label, names, values, unit = "", marks = [], pick = null, format = number, most = null, plain = false, signed = null }) {
   most ??= Math.max(1e-9, ...values.filter(Number.isFinite).map(Math.abs));
   signed ??= values.some((value) => value < 0);
@@ -23,13 +23,13 @@ export function bars(page, { label, names, values, unit = "", marks = [], pick =
       h("span", { class: "bar-room" }, bar),
       h("span", { class: "bar-value" }, format(values[i])),
     );
-    return marks[i] ? page.highlight.stands(line, marks[i].stack, marks[i].position) : line;
+    return marks[i] ? page.highlight.register(line, marks[i].stack, marks[i].position) : line;
   });
   return h("div", { class: "bars", role: "group", "aria-label": unit ? `${label} (${unit})` : label }, lines);
 }
 
-/* Curves. `series`: [{name, values, x?}], each over its own x or over the shared one; null breaks a line. `range`: of y,
-   if not as far as they reach. */
+/* Curves. `series`: [{name, values, x?}], each over its own x or the shared one; null breaks a line. `range`: of y, by
+   default that of the values. */
 export function lines({ label, x = [], series, xLabel, yLabel, width = 520, height = 220, range = null }) {
   const left = 62, right = 24, top = 12, bottom = 36;
   const all = series.flatMap((each) => each.values).filter((value) => value !== null && Number.isFinite(value));
