@@ -78,10 +78,10 @@ def largest_of(weights_HTS: torch.Tensor, step: tuple[int, int]) -> np.ndarray:
 def test_a_file_of_144_heads_has_every_map_in_full_and_is_small(many_heads, tokens, tmp_path):
     page = tmp_path / "page.html"
     session = Session([many_heads], {"text": text(tokens, 2)})
-    said = write_page(session, page)
+    omissions = write_page(session, page)
     session.close()
     assert 0.9 * LIMITS[tokens] < page.stat().st_size < LIMITS[tokens]
-    assert any("did not fit" in line for line in said)  # so the limit is what keeps it small
+    assert any("did not fit" in line for line in omissions)  # so the limit is what keeps it small
     maps = maps_in(recorded_in(page))
     assert set(maps) == {f"layers.{layer}.mixer.weights" for layer in range(12)}
     assert all(head["step"] == [1, 1] and values.shape == (12, tokens, tokens) for head, values in maps.values())
@@ -92,11 +92,11 @@ def test_where_maps_do_not_fit_they_are_reduced_and_none_is_left_out(many_heads,
     monkeypatch.setattr(recording, "SIZES", {256: limit})
     page = tmp_path / "page.html"
     session = Session([many_heads], {"text": text(256, 2)})
-    said = write_page(session, page)
+    omissions = write_page(session, page)
     assert page.stat().st_size < limit + 10_000  # what is around the answers
     maps = maps_in(recorded_in(page))
     reduced = [head for head, _ in maps.values() if head["step"] != [1, 1]]
-    assert len(maps) == 12 and any(f"{len(reduced)} of 12" in line for line in said)
+    assert len(maps) == 12 and any(f"{len(reduced)} of 12" in line for line in omissions)
     trace = session.traced(0, session.first).trace
     for part in (part for part in trace.parts() if part.attends):
         head, values = maps[f"{part.name}.weights"]

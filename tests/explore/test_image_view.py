@@ -20,17 +20,17 @@ def asking(task):
     return session.traced(0, given).trace, partial(answer, session, 0, given)
 
 
-def said(at):
+def announced(at):
     """The number announced last."""
     return float(at.page.locator("#live").inner_text().rpartition(": ")[2].replace("−", "-"))
 
 
 def test_attention_starts_from_where_the_class_is_read(image_classifier):
     trace, ask = asking(image_classifier)
-    seen = ask("readout_attention", {"part": "layers.0.mixer"})
+    attention = ask("readout_attention", {"part": "layers.0.mixer"})
     weights_HTS = trace.last.layers[0].part("mixer").attention().weights_BHTS[0]
-    np.testing.assert_allclose(seen["values"], weights_HTS.mean(1), atol=1e-6)  # from all patches
-    assert seen["read_from"] == "the mean of all patches"
+    np.testing.assert_allclose(attention["values"], weights_HTS.mean(1), atol=1e-6)  # from all patches
+    assert attention["read_from"] == "the mean of all patches"
 
 
 def test_attention_ends_at_the_windows(swin):
@@ -55,14 +55,14 @@ def test_attention_ends_at_the_windows(swin):
 def test_biases_are_added_to_the_scores_by_offset(swin, opened, from_disk, tmp_path):
     trace, ask = asking(swin)
     part = next(part for part in trace.parts() if part.name == "stage 1.1.mixer")
-    found = ask("bias", {"part": part.name})
-    assert found["labels"] == [["1", "2"], *[[str(apart) for apart in range(-3, 4)]] * 2]
+    bias = ask("bias", {"part": part.name})
+    assert bias["labels"] == [["1", "2"], *[[str(apart) for apart in range(-3, 4)]] * 2]
     attention = part.attention()
     products_HTS = attention.queries_BHTK[0] @ attention.keys_BHSK[0].mT / attention.queries_BHTK.shape[-1] ** 0.5
     added_HTS = attention.scores_BHTS[0] - products_HTS
-    looks, at = 3 * 8 + 2, 2 * 8 + 5  # patches of one window, which is shifted by 2
-    expected_H = added_HTS[:, looks, at]
-    np.testing.assert_allclose([head[3 + 1][3 - 3] for head in found["values"]], expected_H, atol=1e-5)
+    query, key = 3 * 8 + 2, 2 * 8 + 5  # patches of one window, which is shifted by 2
+    expected_H = added_HTS[:, query, key]
+    np.testing.assert_allclose([head[3 + 1][3 - 3] for head in bias["values"]], expected_H, atol=1e-5)
     with pytest.raises(UsageError, match="no biases"):
         ask("bias", {"part": "stage 1.0.feedforward"})
 
@@ -82,7 +82,7 @@ def test_biases_are_added_to_the_scores_by_offset(swin, opened, from_disk, tmp_p
             ):  # the first key only shows the cell
                 field.press(key)
             assert at.page.locator("#live").inner_text().startswith("+1 → −3: ")
-            assert said(at) == pytest.approx(float(expected_H[1]), abs=1e-3)
+            assert announced(at) == pytest.approx(float(expected_H[1]), abs=1e-3)
             assert panel.get_by_role("group", name="Biases of all heads").get_by_role("button").count() == 2
 
 
@@ -109,8 +109,8 @@ def test_the_box_and_the_mask_are_those_of_the_run(tiny_run):
 
     trace, ask = asking(segmenter)
     classes = ask("image", {})["mask"]["classes"]
-    [found] = segmenter.segment([trace.subject.picture_HWC])
-    assert {each["label"]: pytest.approx(each["share"]) for each in classes} == found.shares
+    [segmented] = segmenter.segment([trace.subject.picture_HWC])
+    assert {each["label"]: pytest.approx(each["share"]) for each in classes} == segmented.shares
 
 
 def test_numbers_over_the_picture_are_the_models(image_classifier, opened):
@@ -122,19 +122,19 @@ def test_numbers_over_the_picture_are_the_models(image_classifier, opened):
         for key in ("ArrowRight", "ArrowRight", "ArrowDown"):  # the first key only shows the current cell
             rolled.press(key)
         columns = trace.last.stack.grid[1]
-        assert said(at) == pytest.approx(trace.attribute("rollout")["layers"].values[columns + 1], abs=1e-3)
+        assert announced(at) == pytest.approx(trace.attribute("rollout")["layers"].values[columns + 1], abs=1e-3)
 
         panel.get_by_role("button", name="head 2", exact=True).click()
         at.ready()
         field = panel.get_by_role("application", name=re.compile("^Attention of layer 1, head 2"))
         field.press("ArrowRight")
-        assert said(at) == pytest.approx(float(weights_HTS[1].mean(0)[0]), abs=1e-3)
+        assert announced(at) == pytest.approx(float(weights_HTS[1].mean(0)[0]), abs=1e-3)
         field.press("ArrowRight")
         field.press("Enter")  # attend from the second patch
         at.ready()
         assert "Attention from the patch in row 1, column 2." in panel.inner_text()
         field.press("ArrowRight")  # the current cell: the chosen patch
-        assert said(at) == pytest.approx(float(weights_HTS[1, 1, 1]), abs=1e-3)
+        assert announced(at) == pytest.approx(float(weights_HTS[1, 1, 1]), abs=1e-3)
         measured = trace.attribute("rollout").faithful()
         row = panel.get_by_role("row", name=re.compile("^deletion")).inner_text().split()
         assert [float(row[1]), float(row[2])] == pytest.approx([measured.deletion, measured.deletion_random], abs=1e-3)
@@ -169,4 +169,4 @@ def test_words_of_a_caption_attend_to_patches(tiny_run, opened):
         weights_S = trace["decoder"].layers[0].part("cross").attention().weights_BHTS[0, 0, 1]
         panel.get_by_role("application", name=re.compile("^Attention of decoder → encoder")).press("ArrowRight")
         before = trace["encoder"].stack.before
-        assert said(at) == pytest.approx(float(weights_S[before]), abs=1e-3)
+        assert announced(at) == pytest.approx(float(weights_S[before]), abs=1e-3)

@@ -1,4 +1,4 @@
-"""The input of the page: what was cut from it, images that are sent, and addresses that make no sense."""
+"""The input of the page: warnings, uploads, invalid addresses, and impossible questions."""
 
 import re
 from contextlib import contextmanager
@@ -37,12 +37,12 @@ def served(chromium):
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [("trained", "longer than any sentence"), ("language", "only the last 63 are read")]
+    ("kind", "message"), [("trained", "longer than any sentence"), ("language", "only the last 63 are read")]
 )
-def test_a_cut_input_has_a_warning(kind, says, request):
+def test_a_cut_input_has_a_warning(kind, message, request):
     session = Session([request.getfixturevalue(kind)], {"text": LONG})
     [warning] = session.traced(0, session.first).warnings
-    assert says in warning
+    assert message in warning
     assert session.traced(0, {"text": "The child"}).warnings == [], "of another input"
     session.close()
 
@@ -62,16 +62,16 @@ def test_the_page_and_the_file_show_the_warning(language, opened, from_disk, tmp
 def test_an_uploaded_image_has_a_short_name(image_classifier, pictures):
     picture = next((pictures / "test").rglob("*.png"))
     session = Session([image_classifier])
-    sent = session.upload(f"../of mine/{picture.name}", picture.read_bytes())
-    assert re.fullmatch(f"sent/[0-9a-f]{{12}}-{picture.name}", sent)
+    image = session.upload(f"../of mine/{picture.name}", picture.read_bytes())
+    assert re.fullmatch(f"sent/[0-9a-f]{{12}}-{picture.name}", image)
     expected = image_classifier.trace(picture).logits_AW
-    assert torch.equal(session.traced(0, {"image": sent}).trace.logits_AW, expected)
+    assert torch.equal(session.traced(0, {"image": image}).trace.logits_AW, expected)
     session.close()
     later = Session([image_classifier])
     with pytest.raises(UsageError, match=f"'{picture.name}' is no longer here"):
-        later.traced(0, {"image": sent})
-    for raw, says in ((b"", "empty"), (b"0" * (MOST_IMAGE + 1), "over")):
-        with pytest.raises(UsageError, match=says):
+        later.traced(0, {"image": image})
+    for raw, message in ((b"", "empty"), (b"0" * (MOST_IMAGE + 1), "over")):
+        with pytest.raises(UsageError, match=message):
             later.upload("x.png", raw)
     later.close()
 
@@ -80,8 +80,8 @@ def test_an_error_about_an_upload_names_the_users_file(image_classifier):
     session = Session([image_classifier])
     with pytest.raises(RegardError) as caught:
         session.traced(0, {"image": session.upload("holiday.png", b"not an image")})
-    said = f"{caught.value.what} {caught.value.why}"
-    assert "'holiday.png'" in said and "regard-explore" not in said
+    text = f"{caught.value.what} {caught.value.why}"
+    assert "'holiday.png'" in text and "regard-explore" not in text
     session.close()
 
 
@@ -184,7 +184,7 @@ def test_a_refused_input_clears_what_was_shown_of_the_previous_one(trained, serv
         assert at.page.locator("#head .model-output strong").inner_text() == trained.translate(["The dog sleeps."])[0]
 
 
-# ---------------------------------------------------------------- the file, and what is said
+# ---------------------------------------------------------------- the file, and answers in words
 
 
 def test_the_file_offers_no_other_image_and_names_the_command_for_the_live_page(image_classifier, from_disk, tmp_path):

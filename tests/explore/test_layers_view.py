@@ -1,4 +1,4 @@
-"""Layers: lens, contributions and lengths on the page are the model's."""
+"""Layers: lens, contributions and norms on the page are the model's."""
 
 import re
 
@@ -42,17 +42,17 @@ def test_lens_contributions_and_norms(trained, opened):
         field = panel.get_by_role("application", name=re.compile("Norms, decoder"))
         field.focus()
         field.press("ArrowDown")
-        said = at.page.locator("#live").inner_text()
-        assert abs(number(said.rpartition(": ")[2]) - float(last.layers[0].before_TD[0].norm())) < 1e-3
+        text = at.page.locator("#live").inner_text()
+        assert abs(number(text.rpartition(": ")[2]) - float(last.layers[0].before_TD[0].norm())) < 1e-3
 
 
 def test_views_start_with_the_least_certain_word(trained, language, opened, page_on_disk, from_disk):
     trace = trained.trace(SENTENCE)
-    said = [float(p_W[answer.token]) for p_W, answer in zip(trace.p_AW, trace.subject.answers, strict=True)]
-    place = int(np.argmin(said))
-    label = trace.subject.answers[place].label.strip()
+    p = [float(p_W[each.token]) for p_W, each in zip(trace.p_AW, trace.subject.answers, strict=True)]
+    answer = int(np.argmin(p))
+    label = trace.subject.answers[answer].label.strip()
     with opened(trained, text=SENTENCE) as at:
-        assert at.view("Output").get_by_role("heading", name=f"Candidates at position {place + 1}").count() == 1
+        assert at.view("Output").get_by_role("heading", name=f"Candidates at position {answer + 1}").count() == 1
         assert at.view("Attribution").locator("h2 q").inner_text() == label
         chosen = at.view("Layers").get_by_role("group", name="Answer").locator("[aria-pressed=true]")
         assert chosen.inner_text() == label

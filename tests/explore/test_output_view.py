@@ -22,36 +22,36 @@ def session(trained):
 
 def test_candidates_are_the_likeliest_tokens(session, trained):
     trace = trained.trace(SENTENCE)
-    found = answer(session, 0, GIVEN, "candidates", {"answer": 2})
+    candidates = answer(session, 0, GIVEN, "candidates", {"answer": 2})
     log_p_W = trace.logits_AW[2].clone()
     log_p_W[list(trace.subject.never)] = -torch.inf
     best = log_p_W.softmax(-1).topk(20)
-    assert found["tokens"] == best.indices.tolist()
-    assert found["probabilities"] == pytest.approx(best.values.tolist(), abs=1e-6)
-    assert found["words"][0] == trained.tokenizers.both[1].piece(found["tokens"][0])
-    assert found["rank"] == 1 and found["never"] == [0, 1]
+    assert candidates["tokens"] == best.indices.tolist()
+    assert candidates["probabilities"] == pytest.approx(best.values.tolist(), abs=1e-6)
+    assert candidates["words"][0] == trained.tokenizers.both[1].piece(candidates["tokens"][0])
+    assert candidates["rank"] == 1 and candidates["never"] == [0, 1]
     with pytest.raises(UsageError, match="no answer"):
         answer(session, 0, GIVEN, "candidates", {"answer": 99})
 
 
 def test_a_forced_word_is_an_input_of_its_own(session, trained):
     other = answer(session, 0, GIVEN, "candidates", {"answer": 1})["tokens"][1]
-    found = answer(session, 0, GIVEN, "force", {"answer": 1, "token": other})
+    forced = answer(session, 0, GIVEN, "force", {"answer": 1, "token": other})
     expected = trained.trace(SENTENCE).force(1, other)
-    traced = answer(session, 0, found["input"], "overview", {})
-    assert traced["output_text"] == found["output_text"] == expected.subject.output_text
-    assert [each["token"] for each in traced["answers"]] == [each.token for each in expected.subject.answers]
+    overview = answer(session, 0, forced["input"], "overview", {})
+    assert overview["output_text"] == forced["output_text"] == expected.subject.output_text
+    assert [each["token"] for each in overview["answers"]] == [each.token for each in expected.subject.answers]
     p_A = expected.p_AW.gather(1, torch.tensor([[each.token] for each in expected.subject.answers]))[:, 0]
-    assert [each["probability"] for each in traced["answers"]] == pytest.approx(p_A.tolist(), abs=1e-5)
+    assert [each["probability"] for each in overview["answers"]] == pytest.approx(p_A.tolist(), abs=1e-5)
     with pytest.raises(UsageError, match="cannot be read"):
         answer(session, 0, GIVEN | {"forced": [10**6]}, "overview", {})
 
 
 def test_a_language_model_continues(language):
     session = Session([language], {"text": "The old"})
-    found = answer(session, 0, {"text": "The old"}, "continuation", {"more": 6})
+    continuation = answer(session, 0, {"text": "The old"}, "continuation", {"more": 6})
     ids = language.subject("The old", more=6).tokens[0]
-    assert found["tokens"] == ids[-6:] and found["input"]["tokens"] == [ids]
+    assert continuation["tokens"] == ids[-6:] and continuation["input"]["tokens"] == [ids]
     forced = answer(session, 0, {"text": "The old"}, "force", {"answer": 3, "token": ids[1]})
     assert forced["input"]["tokens"][0][:5] == [*ids[:4], ids[1]]
 
@@ -65,11 +65,11 @@ def test_given_tokens_are_not_called_output(language, opened):
         panel.get_by_text("the output is ranked 1").wait_for()
 
 
-@pytest.mark.parametrize(("kind", "says"), [("pixels", True), ("trained", False), ("image_classifier", False)])
-def test_where_no_candidate_can_be_forced_the_page_says_so(kind, says, request, opened):
+@pytest.mark.parametrize(("kind", "expected"), [("pixels", True), ("trained", False), ("image_classifier", False)])
+def test_where_no_candidate_can_be_forced_the_page_says_so(kind, expected, request, opened):
     with opened(request.getfixturevalue(kind), fragment="#view=output") as at:
         note = at.ready("Output").get_by_text("Candidates cannot be forced in this kind of run.")
-        assert note.count() == says
+        assert note.count() == expected
 
 
 @pytest.mark.parametrize("beam", [None, 1, 3])

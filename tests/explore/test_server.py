@@ -116,7 +116,7 @@ def test_a_disconnected_browser_is_not_an_error(trained):
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"", "cannot be read"),
         (b"{", "cannot be read"),
@@ -139,8 +139,8 @@ def test_a_disconnected_browser_is_not_an_error(trained):
         ({"what": "ablate", "input": {"text": SENTENCE}, "options": {"positions": [["encoder", 99]]}}, "no position"),
     ],
 )
-def test_a_bad_request_gets_three_lines(address, content, says):
-    assert says in refused(address, content)["what"]
+def test_a_bad_request_gets_three_lines(address, content, message):
+    assert message in refused(address, content)["what"]
 
 
 @pytest.mark.parametrize(
@@ -180,5 +180,5 @@ def test_concurrent_requests_get_their_own_answers(address, trained):
         bodies = list(
             pool.map(lambda t: asked(address, "api/ask", {"what": "overview", "input": {"text": t}})[1], texts)
         )
-    said = [json.loads(body)["output_text"] for body in bodies]
-    assert said == trained.translate(texts)
+    outputs = [json.loads(body)["output_text"] for body in bodies]
+    assert outputs == trained.translate(texts)

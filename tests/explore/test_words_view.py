@@ -49,15 +49,15 @@ def test_neighbours_and_positions_are_the_models(trained, opened):
 
 
 def test_the_projection_is_on_principal_components(trained):
-    found = ask(trained, "projection", {"text": SENTENCE}, stack="encoder")
+    projection = ask(trained, "projection", {"text": SENTENCE}, stack="encoder")
     table = trained.model.source_embedding.table.weight.detach().double()
-    unit = torch.nn.functional.normalize(table[found["tokens"]], dim=1)
+    unit = torch.nn.functional.normalize(table[projection["tokens"]], dim=1)
     centred = unit - unit.mean(0)
     variance, directions = torch.linalg.eigh(centred.T @ centred)
     along = centred @ directions[:, [-1, -2]]
-    np.testing.assert_allclose(np.abs(found["values"]), along.abs().numpy(), atol=1e-5)
-    np.testing.assert_allclose(found["shares"], (variance / variance.sum())[[-1, -2]].numpy(), atol=1e-6)
-    assert found["groups"].count("input") == len(set(trained.trace(SENTENCE).subject.tokens[0]))
+    np.testing.assert_allclose(np.abs(projection["values"]), along.abs().numpy(), atol=1e-5)
+    np.testing.assert_allclose(projection["shares"], (variance / variance.sum())[[-1, -2]].numpy(), atol=1e-6)
+    assert projection["groups"].count("input") == len(set(trained.trace(SENTENCE).subject.tokens[0]))
 
 
 def test_merges_end_in_the_tokens_of_the_input(texts, train_once, opened):
@@ -80,10 +80,10 @@ def test_merges_end_in_the_tokens_of_the_input(texts, train_once, opened):
 
 
 def test_rotations_are_those_of_the_attention(language):
-    found = np.array(ask(language, "rotations", {"text": "The old"}, stack="layers")["values"])
+    cosines = np.array(ask(language, "rotations", {"text": "The old"}, stack="layers")["values"])
     width = language.model.trunk.blocks[0].mixer.key_width
     angles = np.arange(7)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
-    np.testing.assert_allclose(found, np.cos(angles), atol=1e-5)
+    np.testing.assert_allclose(cosines, np.cos(angles), atol=1e-5)
 
 
 def test_missing_words(trained, image_classifier):

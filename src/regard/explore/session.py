@@ -306,7 +306,9 @@ def tokens_must_fit() -> Iterator[None]:
 def with_tokens(subject: Subject, tokens: Any, written: Any = 0) -> Subject:
     """The subject with these ids in place of its own. `written`: how many of the last ones the model wrote."""
     if subject.with_tokens is None:
-        raise UsageError("Its tokens cannot be changed.", "They are not words.", "Change the input instead.")
+        raise UsageError(
+            "The tokens of this input cannot be changed.", "They are not words.", "Change the input instead."
+        )
     embeds: list[Any] = [stack.embed for stack in subject.stacks]
     if not isinstance(tokens, list) or len(tokens) != len(embeds):
         raise UsageError("These tokens cannot be read.", "They are not one list per stack.", "Choose them again.")

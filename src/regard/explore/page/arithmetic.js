@@ -131,7 +131,7 @@ export function formula(text) {
 async function fromRecording(page, name, head, row, column, most) {
   const dot = name.lastIndexOf(".");
   const [owner, quantity] = [name.slice(0, dot), name.slice(dot + 1)];
-  const part = page.parts().find((each) => each.name === owner);
+  const part = page.parts().find(({ name }) => name === owner);
   const isExact = (matrix) => (matrix.head.step ?? [1, 1]).every((step) => step === 1);
   const ofHead = async (kind) => {
     const matrix = await page.matrix(`${owner}.${kind}`, { head });

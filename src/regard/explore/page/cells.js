@@ -24,7 +24,7 @@ export function describe(page, [name, head, row, column]) {
   const [owner, quantity] = [name.slice(0, dot), name.slice(dot + 1)];
   if (quantity === "hidden") return `${WORDS.hidden}, number ${column + 1}`;
   if (dot < 0) return name === "logits" ? "logit" : "probability";
-  const part = page.parts().find((each) => each.name === owner);
+  const part = page.parts().find(({ name }) => name === owner);
   const stack = part?.stack ?? page.stack(owner);
   const ofKeys = part && ["keys", "values"].includes(quantity) ? part.keys : stack;
   const at = `“${pieceAt(ofKeys, row)}” (${row + 1})`;

@@ -32,8 +32,8 @@ export function bars(page, { label, names, values, unit = "", marks = [], pick =
    default that of the values. */
 export function lines({ label, x = [], series, xLabel, yLabel, width = 520, height = 220, range = null }) {
   const left = 62, right = 24, top = 12, bottom = 36;
-  const all = series.flatMap((each) => each.values).filter((value) => value !== null && Number.isFinite(value));
-  const xs = series.flatMap((each) => each.x ?? x).filter(Number.isFinite);
+  const all = series.flatMap(({ values }) => values).filter((value) => value !== null && Number.isFinite(value));
+  const xs = series.flatMap((curve) => curve.x ?? x).filter(Number.isFinite);
   const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
   const yTicks = ticks(...(range ?? [Math.min(...all), Math.max(...all)]), Math.floor(height / 50));
   const xTicks = ticksWithin(x0, x1, 5, { whole: xs.every(Number.isInteger) });
@@ -51,34 +51,34 @@ export function lines({ label, x = [], series, xLabel, yLabel, width = 520, heig
     xTicks.map(({ value, name }) => svg("text", { x: across(value), y: height - 18, "text-anchor": "middle" }, name)),
     svg("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, xLabel),
     svg("text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, yLabel),
-    series.map((each, index) => path(each, index)),
+    series.map(path),
   );
   return h(
     "figure",
     { class: "chart-figure", style: { width: `${width}px` } },
     picture,
-    h("figcaption", {}, series.map((each, i) => h("span", { class: `key series-${i % 6}` }, each.name))),
-    numbersBelow(label, [xLabel, ...series.map((each) => each.name)], () =>
-      [...new Set(xs)].sort((a, b) => a - b).map((value) => [String(value), ...series.map((each) => number(at(each, value), 4))]),
+    h("figcaption", {}, series.map(({ name }, i) => h("span", { class: `key series-${i % 6}` }, name))),
+    numbersBelow(label, [xLabel, ...series.map(({ name }) => name)], () =>
+      [...new Set(xs)].sort((a, b) => a - b).map((value) => [String(value), ...series.map((curve) => number(valueAt(curve, value), 4))]),
     ),
   );
 
-  function at(each, value) {
-    return each.values[(each.x ?? x).indexOf(value)];
+  function valueAt(curve, position) {
+    return curve.values[(curve.x ?? x).indexOf(position)];
   }
 
-  function path(each, index) {
-    const own = each.x ?? x;
+  function path(curve, index) {
+    const xs = curve.x ?? x;
     let drawn = "";
     let pen = "M";
-    each.values.forEach((value, i) => {
+    curve.values.forEach((value, i) => {
       if (value === null || !Number.isFinite(value)) pen = "M";
       else {
-        drawn += `${pen}${across(own[i]).toFixed(1)} ${up(value).toFixed(1)}`;
+        drawn += `${pen}${across(xs[i]).toFixed(1)} ${up(value).toFixed(1)}`;
         pen = "L";
       }
     });
-    const dots = each.values.length > FEW ? [] : each.values.map((value, i) => dot(own[i], value, index));
+    const dots = curve.values.length > FEW ? [] : curve.values.map((value, i) => dot(xs[i], value, index));
     return [svg("path", { d: drawn, class: `curve series-${index % 6}` }), dots];
   }
 

@@ -14,7 +14,7 @@ export function header(page) {
       h("h1", {}, run.name),
       h("span", { class: "about" }, `${run.noun} · ${parameters} parameters${run.mixer ? ` · ${run.mixer}` : ""}`),
       page.runs.length > 1
-        ? choice("run", page.runs.map((each, i) => [i, each.name]), page.run, (value) => changeRun(page, Number(value)))
+        ? choice("run", page.runs.map(({ name }, i) => [i, name]), page.run, (value) => changeRun(page, Number(value)))
         : null,
     ),
     inputForm(page, { label: "Input", button: "Inspect", input: page.input, submit: (input) => page.state.set({ input }) }),

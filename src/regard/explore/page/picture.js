@@ -99,7 +99,7 @@ export function picture(page, options) {
     event.preventDefault();
   });
   page.highlight.listen(field, (marks) => {
-    const marked = marks.find((each) => each.stack === stack.name && each.position >= stack.before);
+    const marked = marks.find((mark) => mark.stack === stack.name && mark.position >= stack.before);
     const cell = marked && marked.position - stack.before;
     mark(marked && cell < rows * columns ? cell : null);
   });

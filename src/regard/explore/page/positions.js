@@ -9,7 +9,7 @@ export async function positions(page) {
   const kind = page.runs[page.run].positions;
   const sections = [];
   let previous = null;
-  for (const stack of page.overview.stacks.filter((each, i) => i === 0 || each.tokens)) {
+  for (const stack of page.overview.stacks.filter(({ tokens }, i) => i === 0 || tokens)) {
     const matrix = await page.matrix(`${stack.name}.position`).catch((error) => ({ error }));
     if (matrix.error) sections.push(problem(matrix.error));
     else if (largest(matrix.values) && !same(matrix, previous)) sections.push(added(page, stack, matrix));

@@ -51,7 +51,7 @@ export function switches(page, off, onchange) {
     const names = [...new Set(stack.layers.flatMap((layer) => layer.parts.map((part) => part.name.split(".").at(-1))))];
     const rows = stack.layers.map((layer, number) => {
       const cells = names.map((name) => {
-        const part = layer.parts.find((each) => each.name.endsWith(`.${name}`));
+        const part = layer.parts.find((part) => part.name.endsWith(`.${name}`));
         if (!part) return h("td");
         const label = `${stack.name}, layer ${number + 1}, ${part.title}`;
         const heads = Array.from({ length: part.switches }, (_, head) =>

@@ -8,7 +8,7 @@ export function ticks(low, high, most, { whole = false } = {}) {
   if (!Number.isFinite(high - low)) return ticks(0, 1, most); // nothing to draw
   const rough = (high - low || Math.abs(high) || 1) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const round = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= 0.999 * rough);
+  const round = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= 0.999 * rough);
   const step = whole ? Math.max(1, Math.round(round)) : round;
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const [first, last] = [Math.floor(low / step + 1e-9), Math.ceil(high / step - 1e-9)];

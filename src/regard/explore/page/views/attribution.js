@@ -43,7 +43,7 @@ export async function show(page) {
 }
 
 function outputs(page, answers, chosen) {
-  const output = { name: "answers", pieces: answers.map((each) => each.label) };
+  const output = { name: "answers", pieces: answers.map(({ label }) => label) };
   return h(
     "div",
     { class: "named-line" },

@@ -65,9 +65,9 @@ function otherSide(page) {
 }
 
 function choices(page, { kind, run }) {
-  const kinds = page.runs.map((each, index) => [index, each.name]).filter(([index]) => index !== page.run);
+  const kinds = page.runs.map(({ name }, index) => [index, name]).filter(([index]) => index !== page.run);
   if (page.live) kinds.push([INPUT, "another input"]);
-  const canForce = page.live && kind !== INPUT && [run, page.run].every((each) => page.runs[each].fields.includes("target"));
+  const canForce = page.live && kind !== INPUT && [run, page.run].every((number) => page.runs[number].fields.includes("target"));
   return [
     h(
       "div",
@@ -113,8 +113,8 @@ async function compared(page, a, b) {
 
 // The answers of A can be chosen; those of B follow.
 function output(page, { letter, title: name, overview }, chosen) {
-  const words = { name: `answers of ${name}`, pieces: overview.answers.map((each) => each.label) };
-  const values = overview.answers.map((each) => each.probability);
+  const words = { name: `answers of ${name}`, pieces: overview.answers.map(({ label }) => label) };
+  const values = overview.answers.map(({ probability }) => probability);
   const pick = (answer) => page.state.set({ answer });
   const options = letter === "A" ? { pick, chosen } : { marked: (position) => position === chosen };
   return h(
@@ -154,13 +154,13 @@ async function attention(page, a, b, numbers) {
   const others = page.parts(b.overview).filter((part) => part.attends);
   const pairs = parts.map((part) => [part, counterpart(others, part)]).filter(([, other]) => other);
   if (!pairs.length) return h("p", {}, reasonForNone(parts, others));
-  const [part, other] = pairs.find(([each]) => each.name === page.state.get("part")) ?? pairs.at(-1);
+  const [part, other] = pairs.find(([{ name }]) => name === page.state.get("part")) ?? pairs.at(-1);
   const heads = Math.min(part.heads, other.heads);
   const head = Math.min(page.state.get("head") ?? 0, heads - 1);
   const controls = h(
     "div",
     { class: "controls" },
-    choice("layer", pairs.map(([each]) => [each.name, nameOf(each)]), part.name, (value) => page.state.set({ part: value })),
+    choice("layer", pairs.map(([ours]) => [ours.name, nameOf(ours)]), part.name, (value) => page.state.set({ part: value })),
     choice("head", Array.from({ length: heads }, (_, i) => [i, String(i + 1)]), head, (value) => page.state.set({ head: Number(value) })),
   );
   let weights;
@@ -188,7 +188,7 @@ async function attention(page, a, b, numbers) {
 
 // The attention to the same stack in the same layer. In a Bahdanau decoder, that is the mixer itself.
 function counterpart(others, part) {
-  return others.find((each) => each.stack.name === part.stack.name && each.layer === part.layer && each.cross === part.cross);
+  return others.find(({ stack, layer, cross }) => stack.name === part.stack.name && layer === part.layer && cross === part.cross);
 }
 
 function reasonForNone(parts, others) {
@@ -223,11 +223,11 @@ function map(page, part, matrix, label, scale, most) {
 async function layers(page, a, b) {
   const [lenses, norms] = await Promise.all(["lens", "norms"].map((what) => Promise.all([a, b].map((side) => answerOrProblem(page, side, what)))));
   const charts = [];
-  if (lenses.every((each) => each.agreement)) {
+  if (lenses.every(({ agreement }) => agreement)) {
     charts.push(
       overLayers("Lens: share of answers that each layer already predicts", "% agreement", [a, b].map((side, i) => [side.title, lenses[i].agreement.values])),
     );
-  } else charts.push(problem(lenses.find((each) => each.what)));
+  } else charts.push(problem(lenses.find(({ what }) => what)));
   for (const stack of a.overview.stacks.filter(({ name }) => norms.every((byStack) => byStack[name]))) {
     charts.push(
       overLayers(`Residual stream of the ${stack.name}: mean norm`, "length", [a, b].map((side, i) => [side.title, norms[i][stack.name].values.map(mean)])),

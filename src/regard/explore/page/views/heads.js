@@ -46,7 +46,7 @@ export async function show(page) {
       "div",
       { class: "controls" },
       kinds.length > 1
-        ? choice("attention", kinds.map((each) => [each, each]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 }))
+        ? choice("attention", kinds.map((name) => [name, name]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 }))
         : null,
       choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
         page.state.set({ sort: value || undefined }),
@@ -90,7 +90,7 @@ async function thumbnails(page, parts, chosen, head, sort, scale) {
         "div",
         { class: "head-row" },
         h("span", { class: "row-name" }, `layer ${part.layer + 1}`),
-        heads.filter((each) => each.part === part).map((each) => each.element),
+        heads.filter((head) => head.part === part).map(({ element }) => element),
       ),
     );
     return h("div", { class: "thumbnails", role: "group", "aria-label": "All heads; a row for each layer" }, rows);
@@ -98,7 +98,7 @@ async function thumbnails(page, parts, chosen, head, sort, scale) {
   if (heads.every(({ score }) => score === null)) return h("p", { class: "note" }, "This score is not defined for these heads.");
   heads.sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
   const label = `All heads by ${SCORES[sort][0]}, the highest first`;
-  return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map((each) => each.element));
+  return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map(({ element }) => element));
 }
 
 function thumbnailOf(matrix, scale) {

@@ -25,7 +25,7 @@ export async function show(page) {
   const answers = page.overview.answers;
   const answer = chosenAnswer(page);
   const parts = page.parts().filter((part) => part.attends && part.keys.grid);
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts.at(-1);
   const [rolled, occluded] = await Promise.all([rollout(page, answer), occlusion(page, answer)]);
   const section = h(
     "section",
@@ -78,7 +78,7 @@ function answerPicker(page, answers, answer) {
     const { label, probability } = answers[answer];
     return h("p", {}, `Explained: the pixel at ${cellName(stack, answer)}, which is ${label} (p = ${number(probability)}). Click another in a picture.`);
   }
-  const words = { name: "answers", pieces: answers.map((each) => each.label) };
+  const words = { name: "answers", pieces: answers.map(({ label }) => label) };
   return h(
     "div",
     { class: "named-line" },
@@ -90,7 +90,7 @@ function answerPicker(page, answers, answer) {
 // ---------------------------------------------------------------- the picture as a whole
 
 function original(page, about, part) {
-  const stack = part?.keys ?? page.overview.stacks.find((each) => each.grid);
+  const stack = part?.keys ?? page.overview.stacks.find(({ grid }) => grid);
   const size = `${stack.grid[0]} × ${stack.grid[1]} ${isPixels(stack) ? "pixels" : "patches"}`;
   const cut = part && about.windows[part.name];
   const windows = cut ? `, windows of ${cut.window.join(" × ")}${isShifted(cut) ? ", shifted by half" : ""}` : "";
@@ -152,7 +152,7 @@ async function rollout(page, answer) {
 }
 
 async function occlusion(page, answer) {
-  const stack = page.overview.stacks.find((each) => each.grid);
+  const stack = page.overview.stacks.find(({ grid }) => grid);
   if (page.live && stack.pieces.length > QUICK && !page.state.get("occlusion")) {
     return h("button", { type: "button", onclick: () => page.state.set({ occlusion: true }) }, `Compute occlusion (${stack.pieces.length} forward passes)`);
   }
@@ -197,7 +197,7 @@ async function heads(page, about, parts, part, answer) {
   const controls = h(
     "div",
     { class: "controls" },
-    choice("layer", parts.map((each) => [each.name, nameOf(each)]), part.name, (value) => page.state.set({ part: value, position: null })),
+    choice("layer", parts.map((part) => [part.name, nameOf(part)]), part.name, (value) => page.state.set({ part: value, position: null })),
   );
   let attention;
   try {
@@ -312,10 +312,10 @@ async function completion(page, parts) {
 
 async function continuation(page, parts, { picture: address, rows }) {
   const input = { image: address };
-  const stack = page.overview.stacks.find((each) => each.grid);
+  const stack = page.overview.stacks.find(({ grid }) => grid);
   const [height, width] = stack.grid;
   const { answers } = await page.source.ask(page.run, input, "overview");
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, (part?.heads ?? 1) - 1);
   // A pixel is predicted one position before its own: the weights of that position cover the pixels before it.
   const follow = async (cell) => {

@@ -181,11 +181,11 @@ function answerPicker(page, answer) {
   const stack = page.overview.stacks.at(-1).name;
   const pick = (index) => page.state.set({ answer: index, token: undefined });
   if (answers.length > 400) {
-    return choice("answer", answers.map((each, i) => [i, `${i + 1} ${visible(each.label)}`]), answer, (value) => pick(Number(value)));
+    return choice("answer", answers.map(({ label }, i) => [i, `${i + 1} ${visible(label)}`]), answer, (value) => pick(Number(value)));
   }
-  const tokens = answers.map((each, i) => {
-    const button = h("button", { type: "button", class: "token", "aria-pressed": String(i === answer), onclick: () => pick(i) }, visible(each.label));
-    return each.position === null ? button : page.highlight.register(button, stack, each.position);
+  const tokens = answers.map(({ label, position }, i) => {
+    const button = h("button", { type: "button", class: "token", "aria-pressed": String(i === answer), onclick: () => pick(i) }, visible(label));
+    return position === null ? button : page.highlight.register(button, stack, position);
   });
   return h("div", { class: "line answers", role: "group", "aria-label": "Answer" }, tokens);
 }

@@ -112,7 +112,7 @@ function influenceMap(page, scope, influence, compute) {
 
 async function convolutions(page) {
   const parts = page.parts().filter((part) => part.convolves);
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts[0];
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts[0];
   const channel = page.state.get("channel") ?? null;
   const options = channel === null ? { part: part.name } : { part: part.name, channel };
   const [filters, toeplitz, operator] = await Promise.allSettled([
@@ -131,7 +131,7 @@ async function convolutions(page) {
       "Hyena convolves every channel with a filter as long as the text, between gates computed from the text. With the gates fixed, the whole layer is a matrix applied to v, like the weights of attention.",
     ),
     controls(page, partName(page, part.name), [
-      choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })),
+      choice("part", parts.map(({ name }) => [name, partName(page, name)]), part.name, (value) => page.state.set({ part: value })),
       choice(
         "channel",
         [["", "five channels; mean |operator|"], ...Array.from({ length: channels }, (_, i) => [i, `channel ${i + 1}`])],
@@ -189,7 +189,7 @@ function matrixSection(page, part, { value, reason }, name, scale) {
 
 async function alignment(page) {
   const parts = page.parts().filter(isAdditive);
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts.at(-1);
   const matrix = await page.matrix(`${part.name}.weights`, { head: 0 });
   return h(
     "div",
@@ -197,7 +197,7 @@ async function alignment(page) {
     h("h2", {}, "Additive attention"),
     h("p", { class: "note" }, "α = softmax over the source of vᵀ tanh(W s + U h): which source words each decoder step attends to (Bahdanau et al., 2015)."),
     parts.length > 1
-      ? h("div", { class: "controls" }, choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })))
+      ? h("div", { class: "controls" }, choice("part", parts.map(({ name }) => [name, partName(page, name)]), part.name, (value) => page.state.set({ part: value })))
       : null,
     heatmap(page, {
       matrix,

@@ -23,7 +23,7 @@ export function fits(page) {
 async function currentStep(page) {
   const stacks = page.overview.stacks;
   const within = (value, most) => Math.max(0, Math.min(Number.isInteger(value) ? value : 0, most - 1));
-  const stack = stacks.find((each) => each.name === page.state.get("stack")) ?? stacks[0];
+  const stack = stacks.find(({ name }) => name === page.state.get("stack")) ?? stacks[0];
   const layer = within(page.state.get("layer"), stack.layers.length);
   const walk = await page.ask("steps", { stack: stack.name, layer });
   const position = within(page.state.get("position") ?? walk.position, stack.pieces.length);
@@ -40,7 +40,7 @@ async function currentStep(page) {
 
 // The answer that is read at a position: the chosen one if there are several, −1 if there is none.
 function answerAt(page, position) {
-  const here = page.overview.answers.flatMap((each, index) => (each.position === null || each.position === position ? [index] : []));
+  const here = page.overview.answers.flatMap((answer, index) => ([null, position].includes(answer.position) ? [index] : []));
   return here.includes(chosenAnswer(page)) ? chosenAnswer(page) : (here[0] ?? -1);
 }
 
@@ -69,7 +69,7 @@ export async function show(page) {
 function controls(page, here, open) {
   const { stack, layer, position, heads, head } = here;
   const numbered = (count, word) => Array.from({ length: count }, (_, i) => [i, `${word} ${i + 1} of ${count}`]);
-  const stacks = page.overview.stacks.map((each) => [each.name, each.name]);
+  const stacks = page.overview.stacks.map(({ name }) => [name, name]);
   return h(
     "div",
     { class: "controls" },
@@ -128,7 +128,7 @@ function answerLine(page, here, open) {
   const causal = stack.layers.some((layer) => layer.parts.some((part) => part.causal));
   const current = page.overview.answers[answer];
   if (!current) {
-    const positions = page.overview.answers.map((each) => each.position).filter((each) => each !== null);
+    const positions = page.overview.answers.map(({ position }) => position).filter(Number.isInteger);
     const link = (position) =>
       h("button", { type: "button", onclick: () => open({ position }) }, `${position + 1}: ${pieceAt(stack, position)}`);
     const text = "No answer is read at this position. Answers are read at ";
@@ -136,9 +136,9 @@ function answerLine(page, here, open) {
   }
   const label = h("span", {}, h("strong", {}, visible(current.label)), ` (${percent(current.probability)})`);
   if (!causal || page.overview.answers.length < 2) {
-    return h("p", { class: "writing" }, "read at the end: ", label, " ", otherAnswers(page, here, open));
+    return h("p", { class: "writing" }, "answer: ", label, " ", otherAnswers(page, here, open));
   }
-  const next = page.overview.answers.some((each) => each.position === position + 1);
+  const next = page.overview.answers.some((answer) => answer.position === position + 1);
   return h(
     "p",
     { class: "writing" },
@@ -153,10 +153,10 @@ function answerLine(page, here, open) {
 
 // The other answers read at the same position, such as the start and the end of a span.
 function otherAnswers(page, { position, answer }, open) {
-  return page.overview.answers.flatMap((each, index) =>
-    each.position !== position || index === answer
+  return page.overview.answers.flatMap((other, index) =>
+    other.position !== position || index === answer
       ? []
-      : [h("button", { type: "button", onclick: () => open({ answer: index }) }, visible(each.label))],
+      : [h("button", { type: "button", onclick: () => open({ answer: index }) }, visible(other.label))],
   );
 }
 
@@ -186,7 +186,7 @@ function groupName(here, step) {
 function neighbour(page, here, by) {
   const { steps, number, layer, layers, stack, step } = here;
   const stacks = page.overview.stacks;
-  const inLayer = (each) => !["Input", "Output", "Next layer"].includes(each.group);
+  const inLayer = ({ group }) => !["Input", "Output", "Next layer"].includes(group);
   const firstOfLayer = steps.find(inLayer);
   const lastOfLayer = steps.filter(inLayer).at(-1);
   if (by > 0) {

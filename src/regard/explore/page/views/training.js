@@ -26,7 +26,7 @@ export async function show(page) {
 async function curves(page) {
   const panels = await page.ask("curves");
   const charts = panels.map(({ title, series }) => {
-    const drawn = series.filter((each) => each.values.length).map(({ name, steps, values }) => ({ name, x: steps, values }));
+    const drawn = series.filter(({ values }) => values.length).map(({ name, steps, values }) => ({ name, x: steps, values }));
     return h("div", {}, h("h3", {}, title), lines({ label: `${title} over steps`, series: drawn, xLabel: "step", yLabel: title, width: 420, height: 200 }));
   });
   return h(
@@ -117,12 +117,12 @@ async function lens(page, moments) {
 
 async function oneHead(page, moments) {
   const parts = page.parts().filter((part) => part.attends);
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, part.heads - 1);
   const maps = await Promise.all(moments.map((moment) => page.ask("at_checkpoint", optionsAt(moment, { what: "weights", part: part.name, head: head || undefined }))));
   const chosen = Math.max(0, moments.findIndex(({ step }) => step === (page.state.get("checkpoint") ?? null)));
   const name = partName(page, `${part.name}.${head}`);
-  const options = parts.flatMap((each) => Array.from({ length: each.heads }, (_, i) => [`${each.name}.${i}`, partName(page, `${each.name}.${i}`)]));
+  const options = parts.flatMap(({ name, heads }) => Array.from({ length: heads }, (_, i) => [`${name}.${i}`, partName(page, `${name}.${i}`)]));
   const pick = (value) => {
     const cut = value.lastIndexOf(".");
     page.state.set({ part: value.slice(0, cut), head: Number(value.slice(cut + 1)) });

@@ -30,7 +30,7 @@ export async function show(page) {
 
 async function vectors(page) {
   const stacks = page.overview.stacks.filter((stack) => stack.tokens);
-  const stack = stacks.find((each) => each.name === page.state.get("stack")) ?? stacks[0];
+  const stack = stacks.find(({ name }) => name === page.state.get("stack")) ?? stacks[0];
   const first = Math.min(page.state.get("position") ?? firstWord(stack), stack.tokens.length - 1);
   const token = page.state.get("word") ?? stack.tokens[first];
   const [nearest, plane] = await Promise.allSettled([
@@ -43,7 +43,7 @@ async function vectors(page) {
     h("h2", {}, "Word vectors"),
     h("p", { class: "note" }, "Rows of the embedding matrix, without positions. Choose a token to see its nearest neighbours by cosine; single bytes are left out."),
     stacks.length > 1
-      ? h("div", { class: "controls" }, choice("stack", stacks.map((each) => [each.name, each.name]), stack.name, (value) => page.state.set({ stack: value, position: undefined, word: undefined })))
+      ? h("div", { class: "controls" }, choice("stack", stacks.map(({ name }) => [name, name]), stack.name, (value) => page.state.set({ stack: value, position: undefined, word: undefined })))
       : null,
     h("div", { class: "controls" }, tokenLine(page, stack, { pick: (position) => page.state.set({ position, word: undefined }), chosen: token === stack.tokens[first] ? first : -1 }), page.live ? wordSearch(page, { stack: stack.name }, (word) => page.state.set({ word })) : null),
     h("div", { class: "side-by-side" }, nearest.value ? neighbours(page, nearest.value) : problem(nearest.reason), plane.value ? projection(plane.value, token) : problem(plane.reason)),
