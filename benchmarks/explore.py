@@ -63,7 +63,7 @@ def measure(address: str, times: int) -> dict[str, list[float]]:
     def ask(what: str, given: dict[str, Any] = first, **options: Any) -> Any:
         return asked(f"{address}api/ask", {"input": given, "what": what, "options": options})
 
-    stacks = ask("look")["stacks"]
+    stacks = ask("overview")["stacks"]
     parts = [part for stack in stacks for layer in stack["layers"] for part in layer["parts"]]
     heads = [f"{part['name']}.{head}" for part in parts for head in range(part["switches"])]
     source, *rest = [stack["tokens"] for stack in stacks]
@@ -75,7 +75,7 @@ def measure(address: str, times: int) -> dict[str, list[float]]:
     return {
         "head off": milliseconds(lambda number: ask("ablate", heads=[heads[number % len(heads)]]), times),
         "token changed": milliseconds(lambda number: ask("change", tokens=other(number)), times),
-        "new input": milliseconds(lambda number: ask("look", first | {"tokens": other(100 + number)}), times),
+        "new input": milliseconds(lambda number: ask("overview", first | {"tokens": other(100 + number)}), times),
     }
 
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import small_models
 from regard.explore.arithmetic import arithmetic
 from regard.explore.matrices import tensor
-from regard.explore.session import Looked
+from regard.explore.session import TracedInput
 from regard.explore.steps import steps
 from regard.inside.trace import Trace, trace
 
@@ -60,26 +60,27 @@ def look_at_all(traced: Trace) -> None:
     traced.attribute("occlusion")
     traced.ablate(parts=next(iter(traced.parts())).name)
     traced.influence(probes=2)
-    if any(part.looks for part in traced.parts()):
+    if any(part.attends for part in traced.parts()):
         traced.heads()
     if subject.with_tokens is not None:
         trace(subject.with_tokens(subject.tokens))
 
 
-def arithmetic_error(traced: Trace) -> float:
-    looked, draw, worst = Looked(None, 0, {}, traced), random.Random(1), 0.0  # type: ignore[arg-type]
+def arithmetic_error(recorded: Trace) -> float:
+    traced, draw, worst = TracedInput(None, 0, {}, recorded), random.Random(1), 0.0  # type: ignore[arg-type]
     names = {
-        show["matrix"]
-        for stack in traced.stacks
+        figure["matrix"]
+        for stack in recorded.stacks
         for layer in range(len(stack.layers))
-        for step in steps(looked, stack.name, layer)["steps"]
-        for show in step["shows"]
+        for step in steps(traced, stack.name, layer)["steps"]
+        for figure in step["figures"]
     }
     for name in sorted(names):
-        *head, row, column = (draw.randrange(size) for size in tensor(looked, name).shape)
-        told = arithmetic(looked, name, row, column, head=head[0] if head else None)
-        if told["lines"] and told["cell"] is not None:
-            worst = max(worst, abs(told["lines"][-1]["value"] - told["cell"]) / max(1.0, abs(told["cell"])))
+        *head, row, column = (draw.randrange(size) for size in tensor(traced, name).shape)
+        content = arithmetic(traced, name, row, column, head=head[0] if head else None)
+        if content["lines"] and content["cell"] is not None:
+            error = abs(content["lines"][-1]["value"] - content["cell"])
+            worst = max(worst, error / max(1.0, abs(content["cell"])))
     return worst
 
 

@@ -29,7 +29,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def visit(chromium: Any) -> Callable[..., Any]:
-    """A context manager: an address in a tab that all tests share, as to start one takes longer than most tests."""
+    """A context manager: an address in a tab shared by all tests, because starting one takes longer than most tests."""
     tabs = {
         offline: chromium.new_context(offline=offline, reduced_motion="no-preference" if offline else "reduce")
         for offline in (False, True)
@@ -97,7 +97,7 @@ def page_on_disk(trained: Any, made_once: Callable[[str, Callable[[Path], object
 
 @pytest.fixture(scope="session")
 def hyena(texts: Path, train_once: Callable[..., Any]) -> Any:
-    """A character model that convolves."""
+    """A character model with Hyena."""
     small = ["model.layers=1", "model.width=16", "model.heads=2", "model.feedforward=16", "model.mixer=hyena"]
     quick = ["training.steps=20", "training.tokens_per_batch=512", "training.row_length=32", "training.warmup=5"]
     quick += ["training.validate_every=20", "training.save_every=10", "data.text=text.txt"]
@@ -106,7 +106,7 @@ def hyena(texts: Path, train_once: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="session")
 def swin(pictures: Path, train_once: Callable[..., Any]) -> Any:
-    """Of 8 × 8 patches in windows that shift, and then of 4 × 4 in one window."""
+    """8 × 8 patches in shifted windows, then 4 × 4 in one window."""
     settings = ["model.stages=[2,1]", "model.window=4", "model.patch=1", "model.positions=none", "training.steps=20"]
     settings += ["training.validate_every=20"]
     return train_once("swin", "digits", *TINY_IMAGES, *settings, f"data.images={pictures}")

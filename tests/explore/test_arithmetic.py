@@ -1,4 +1,4 @@
-"""Any cell: the sum of its terms is the number that stands there, for every kind of model."""
+"""The arithmetic of any cell gives its number, for every kind of model."""
 
 import random
 from functools import cache
@@ -9,7 +9,7 @@ import torch
 from regard.errors import UsageError
 from regard.explore.arithmetic import arithmetic
 from regard.explore.matrices import tensor
-from regard.explore.session import Looked
+from regard.explore.session import TracedInput
 from regard.explore.steps import steps
 from regard.inside.trace import trace
 from small_models import KINDS, language, masked, translator
@@ -29,36 +29,36 @@ KINDS_HERE = KINDS | {
 
 
 @pytest.fixture(scope="module", params=KINDS_HERE)
-def looked(request):
+def traced(request):
     torch.manual_seed(1)
-    return Looked(None, 0, {}, trace(KINDS_HERE[request.param]()))
+    return TracedInput(None, 0, {}, trace(KINDS_HERE[request.param]()))
 
 
-def shown(looked):
+def matrices_of(traced):
     """Every matrix of every step, once."""
     names = {}
-    for stack in looked.trace.stacks:
+    for stack in traced.trace.stacks:
         for layer in range(len(stack.layers)):
-            for step in steps(looked, stack.name, layer)["steps"]:
-                names |= {show["matrix"]: show for show in step["shows"]}
+            for step in steps(traced, stack.name, layer)["steps"]:
+                names |= dict.fromkeys(figure["matrix"] for figure in step["figures"])
     return list(names)
 
 
-def test_the_sum_of_the_terms_of_any_cell_is_its_number(looked):
+def test_the_terms_of_any_cell_sum_to_its_number(traced):
     rng = random.Random(3)
-    written = 0
-    for name in shown(looked):
-        values = tensor(looked, name)
+    derived = 0
+    for name in matrices_of(traced):
+        values = tensor(traced, name)
         for _ in range(2):
             *head, row, column = (rng.randrange(size) for size in values.shape)
-            told = arithmetic(looked, name, row, column, head=head[0] if head else None, most=10_000)
+            content = arithmetic(traced, name, row, column, head=head[0] if head else None, most=10_000)
             cell = float(values[(*head, row, column)])
             if cell == -torch.inf:
-                assert told["cell"] is None and told["note"]
-                assert told["lines"][-1]["value"] is None
+                assert content["cell"] is None and content["note"]
+                assert content["lines"][-1]["value"] is None
                 continue
-            assert told["cell"] == cell
-            for line in told["lines"]:
+            assert content["cell"] == cell
+            for line in content["lines"]:
                 if line["terms"]:
                     total = sum(term["product"] for term in line["terms"]) + sum(
                         each["value"] for each in line["added"]
@@ -67,36 +67,36 @@ def test_the_sum_of_the_terms_of_any_cell_is_its_number(looked):
                     assert line["count"] == len(line["terms"]) and line["rest"] == 0
                     products = [term for term in line["terms"] if term["right"] is not None]
                     assert all(each["product"] == pytest.approx(each["left"] * each["right"]) for each in products)
-            if told["lines"]:
-                assert told["lines"][-1]["value"] == pytest.approx(cell, abs=1e-5, rel=1e-5), name
-                written += 1
+            if content["lines"]:
+                assert content["lines"][-1]["value"] == pytest.approx(cell, abs=1e-5, rel=1e-5), name
+                derived += 1
             else:
-                assert told["note"] and looked.trace.subject.readout is None, f"{name} tells nothing"
-    assert written > 20
+                assert content["note"] and traced.trace.subject.readout is None, f"{name} has no arithmetic"
+    assert derived > 20
 
 
 @pytest.mark.parametrize("kind", ["language-gru", "language-hyena", "translator-bahdanau", "translator-additive"])
-def test_numbers_of_other_mixers_lead_back_to_what_they_read(kind):
-    """From what a recurrence or Hyena wrote, every term that stands somewhere can be asked about in turn."""
-    looked = Looked(None, 0, {}, trace(KINDS_HERE[kind]()))
-    part = next(part for part in looked.trace.parts() if part.name.endswith("0.mixer"))
-    waiting, seen = [(f"{part.name}.wrote", None, 2, 5)], set()
-    while waiting and len(seen) < 60:
+def test_terms_of_other_mixers_lead_back_to_their_input(kind):
+    """From the output of a recurrence or Hyena, every term that comes from a cell can be opened in turn."""
+    traced = TracedInput(None, 0, {}, trace(KINDS_HERE[kind]()))
+    part = next(part for part in traced.trace.parts() if part.name.endswith("0.mixer"))
+    waiting, visited = [(f"{part.name}.wrote", None, 2, 5)], set()
+    while waiting and len(visited) < 60:
         name, head, row, column = waiting.pop()
-        if (name, head, row, column) in seen or not name.startswith(part.name):
+        if (name, head, row, column) in visited or not name.startswith(part.name):
             continue
-        seen.add((name, head, row, column))
-        told = arithmetic(looked, name, row, column, head=head)
-        values = tensor(looked, name)
+        visited.add((name, head, row, column))
+        content = arithmetic(traced, name, row, column, head=head)
+        values = tensor(traced, name)
         number = float(values[row, column] if head is None else values[head, row, column])
-        assert told["lines"][-1]["value"] == pytest.approx(number, abs=1e-5, rel=1e-5)
-        waiting += [term["at"] for line in told["lines"] for term in line["terms"][:2] if term["at"]]
+        assert content["lines"][-1]["value"] == pytest.approx(number, abs=1e-5, rel=1e-5)
+        waiting += [term["at"] for line in content["lines"] for term in line["terms"][:2] if term["at"]]
         waiting = [tuple(cell) for cell in waiting]
-    assert f"{part.name}.read" in {name for name, *_ in seen}
+    assert f"{part.name}.read" in {name for name, *_ in visited}
 
 
 @pytest.mark.parametrize(
-    ("name", "cell", "said"),
+    ("name", "cell", "message"),
     [
         ("encoder.0.mixer.queries", {"row": 0, "column": 0, "head": 4}, "head"),
         ("encoder.0.mixer.queries", {"row": 0, "column": 0}, "head"),
@@ -107,19 +107,19 @@ def test_numbers_of_other_mixers_lead_back_to_what_they_read(kind):
         ("7.hidden", {"row": 0, "column": 0}, "7.hidden"),
     ],
 )
-def test_a_cell_that_does_not_exist_is_refused_in_words(name, cell, said):
+def test_a_cell_that_does_not_exist_is_refused_in_words(name, cell, message):
     with pytest.raises(UsageError) as refused:
-        arithmetic(refusing(), name, **cell)
-    assert said in f"{refused.value.what} {refused.value.why}"
+        arithmetic(a_translator(), name, **cell)
+    assert message in f"{refused.value.what} {refused.value.why}"
 
 
 @cache
-def refusing():
-    return Looked(None, 0, {}, trace(KINDS["translator"]()))
+def a_translator():
+    return TracedInput(None, 0, {}, trace(KINDS["translator"]()))
 
 
-def test_few_terms_and_the_rest_are_the_same_sum():
-    few = arithmetic(refusing(), "encoder.0.mixer.queries", 1, 2, head=1, most=4)["lines"][0]
+def test_a_few_terms_and_the_rest_give_the_same_sum():
+    few = arithmetic(a_translator(), "encoder.0.mixer.queries", 1, 2, head=1, most=4)["lines"][0]
     shown = sum(term["product"] for term in few["terms"]) + sum(each["value"] for each in few["added"])
     assert len(few["terms"]) == 4 and few["count"] == 32
     assert shown + few["rest"] == pytest.approx(few["sum"], abs=1e-9)
@@ -127,20 +127,19 @@ def test_few_terms_and_the_rest_are_the_same_sum():
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_a_term_says_where_its_number_stands():
-    """Taking a number apart leads from term to term back to the token."""
+def test_terms_lead_from_cell_to_cell_back_to_the_token():
     name, head, row, column = "decoder.1.cross.scores", 2, 3, 1
-    seen = []
+    names = []
     while True:
-        told = arithmetic(refusing(), name, row, column, head=head)
-        seen.append(name)
-        line = next((line for line in reversed(told["lines"]) if line["terms"]), None)
+        content = arithmetic(a_translator(), name, row, column, head=head)
+        names.append(name)
+        line = next((line for line in reversed(content["lines"]) if line["terms"]), None)
         if line is None or line["terms"][0]["at"] is None:
             break
         name, head, row, column = line["terms"][0]["at"]
-        values = tensor(refusing(), name)
+        values = tensor(a_translator(), name)
         number = float(values[row, column] if head is None else values[head, row, column])
-        if line["symbol"] in ("q", "x", "z"):  # sums of numbers as they stand there, not of exponentials
+        if line["symbol"] in ("q", "x", "z"):  # not sums of exponentials
             assert number == pytest.approx(line["terms"][0]["left"], abs=1e-5)
-    assert seen[-1] in ("decoder.token", "decoder.place", "encoder.token", "encoder.place")
-    assert len(seen) > 8
+    assert names[-1] in ("decoder.token", "decoder.place", "encoder.token", "encoder.place")
+    assert len(names) > 8

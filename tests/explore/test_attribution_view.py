@@ -13,15 +13,15 @@ SENTENCE = "The old farmer helps the child."
 
 def test_the_question_gives_scores_and_their_faithfulness(trained):
     session = Session([trained], {"text": SENTENCE})
-    given = answer(session, 0, session.first, "attribution", {"method": "occlusion", "answer": 1})
-    made = trained.trace(SENTENCE).attribute("occlusion", answer=1)
-    assert set(given["stacks"]) == {"encoder", "decoder"}
-    for name, scores in made.stacks.items():
-        assert given["stacks"][name]["values"] == pytest.approx(scores.values, abs=1e-5)
-    measured = made.faithful()
-    assert given["faithful"]["sufficiency"] == pytest.approx(measured.sufficiency, abs=1e-5)
+    content = answer(session, 0, session.first, "attribution", {"method": "occlusion", "answer": 1})
+    attribution = trained.trace(SENTENCE).attribute("occlusion", answer=1)
+    assert set(content["stacks"]) == {"encoder", "decoder"}
+    for name, scores in attribution.stacks.items():
+        assert content["stacks"][name]["values"] == pytest.approx(scores.values, abs=1e-5)
+    measured = attribution.faithful()
+    assert content["faithful"]["sufficiency"] == pytest.approx(measured.sufficiency, abs=1e-5)
     random = measured.insertion_curve.values[1:].mean(0)
-    assert given["faithful"]["insertion_curve"]["random"] == pytest.approx(random, abs=1e-5)
+    assert content["faithful"]["insertion_curve"]["random"] == pytest.approx(random, abs=1e-5)
 
 
 def test_answer_and_method_are_chosen_and_numbers_are_the_models(trained, opened, page_on_disk, from_disk):
@@ -31,16 +31,16 @@ def test_answer_and_method_are_chosen_and_numbers_are_the_models(trained, opened
             panel = at.view("Attribution")
             panel.get_by_role("group", name=re.compile("^answers")).get_by_role("button").nth(1).click()
             at.ready()
-            made = trace.attribute(answer=1)
-            assert f"Sum over all positions {made.notes['sum']:.3f}".replace("-", "−") in panel.inner_text()
+            attribution = trace.attribute(answer=1)
+            assert f"Sum over all positions {attribution.notes['sum']:.3f}".replace("-", "−") in panel.inner_text()
             panel.locator("summary", has_text="Numbers: Attribution, encoder").click()
             rows = (
                 panel.get_by_role("table", name=re.compile("^Numbers: Attribution, encoder")).locator("tbody tr").all()
             )
             shown = [float(row.locator("td").last.inner_text().replace("−", "-")) for row in rows]
-            assert shown == pytest.approx(made["encoder"].values, abs=1e-3)
+            assert shown == pytest.approx(attribution["encoder"].values, abs=1e-3)
             row = panel.get_by_role("row", name=re.compile("^comprehensiveness")).inner_text().split()
-            assert float(row[1].replace("−", "-")) == pytest.approx(made.faithful().comprehensiveness, abs=1e-3)
+            assert float(row[1].replace("−", "-")) == pytest.approx(attribution.faithful().comprehensiveness, abs=1e-3)
     with opened(trained, text=SENTENCE, fragment="#view=attribution&method=rollout") as at:
         assert at.page.locator("#panel").get_by_text("Is it faithful?").is_visible()
 
@@ -55,8 +55,8 @@ def test_a_model_without_attention_is_recomputed_too_and_has_no_rollout(hyena, o
         assert at.page.get_by_label("method").input_value() == "integrated-gradients"
 
 
-def test_better_than_chance_is_what_chance_does_not_reach(trained, opened):
-    """The sentence tells the rank of the scores among the random orders."""
+def test_scores_are_better_than_chance_only_if_they_beat_every_random_order(trained, opened):
+    """The sentence gives the rank of the scores among the random orders."""
     trace = trained.trace(SENTENCE)
     with opened(trained, text=SENTENCE, fragment="#view=attribution") as at:
         for method in ("integrated-gradients", "gradient-input", "occlusion", "rollout"):
@@ -64,8 +64,8 @@ def test_better_than_chance_is_what_chance_does_not_reach(trained, opened):
             at.ready("Attribution")
             measured = trace.attribute(method).faithful()
             beaten = measured.deletion_beats, measured.insertion_beats
-            told = at.page.locator(".faithful .note").inner_text()
+            note = at.page.locator(".faithful .note").inner_text()
             ranks = f"better than {beaten[0]} of 10 random orders by deletion, {beaten[1]} of 10 by insertion"
-            assert ranks in told, method
-            assert ("no better than chance" in told) == (10 not in beaten), method
-            assert ("one measure only" in told) == (beaten.count(10) == 1), method
+            assert ranks in note, method
+            assert ("no better than chance" in note) == (10 not in beaten), method
+            assert ("one measure only" in note) == (beaten.count(10) == 1), method

@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 import regard
 from regard.errors import UsageError
-from regard.explore.look import as_png
+from regard.explore.overview import as_png
 from regard.explore.recording import write_page
 from regard.explore.session import Session
 
@@ -29,7 +29,7 @@ def other(train_once, texts):
 
 def shown_difference(at):
     field = at.page.get_by_role("application", name=re.compile("^B − A"))
-    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):  # the first only says where one is
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):  # the first key only shows the current cell
         field.press(key)
     return float(at.page.locator("#live").inner_text().rpartition(": ")[2].replace("−", "-"))
 
@@ -46,14 +46,14 @@ def test_two_runs_have_one_scale_and_a_difference(language, other, opened, from_
         with page as at:
             assert shown_difference(at) == pytest.approx(float(weights[1][2, 1] - weights[0][2, 1]), abs=2e-3)
             cells = at.page.locator("#panel table tbody tr").first.locator("td").all_inner_texts()
-            said = [answer.token for answer in language.trace(TEXT).subject.answers]
-            p = [float(each[0, said[0]]) for each in probabilities]
+            output = [answer.token for answer in language.trace(TEXT).subject.answers]
+            p = [float(each[0, output[0]]) for each in probabilities]
             assert [float(cells[1]), float(cells[3])] == pytest.approx(p, abs=1e-3)
             assert at.page.locator("#panel .problem").count() == 0
 
 
 def numbers_of(panel, label):
-    """What the table below a picture has: A, B and B − A of every name."""
+    """The table below a picture: A, B and B − A for every name."""
     summary = panel.locator("summary", has_text=f"Numbers of: {label}")
     if not summary.evaluate("element => element.parentElement.open"):
         summary.click()
@@ -73,21 +73,21 @@ def as_shown(character):
 
 
 def sums_by_part(parts):
-    """Contributions of all heads of a part together, by what the page calls it."""
+    """Contributions summed over the heads of a part, by its name on the page."""
     names = {"mixer": "self-attention", "feedforward": "feed-forward"}
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for label, value in zip(parts.labels[0], parts.values, strict=True):
-        _, *place = label.split(".")
-        name = f"layer {int(place[0]) + 1}, {names[place[1]]}" if place else label
-        found[name] = found.get(name, 0.0) + float(value)
-    return found
+        _, *site = label.split(".")
+        name = f"layer {int(site[0]) + 1}, {names[site[1]]}" if site else label
+        sums[name] = sums.get(name, 0.0) + float(value)
+    return sums
 
 
 def test_candidates_and_contributions_stand_side_by_side(language, other, opened, from_disk, tmp_path):
     traces = [run.trace(TEXT) for run in (language, other)]
     answer = len(traces[0].subject.answers) - 1  # what comes next
-    said = traces[0].subject.answers[answer].label
-    assert said != traces[1].subject.answers[answer].label
+    output = traces[0].subject.answers[answer].label
+    assert output != traces[1].subject.answers[answer].label
     write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
     for page in (
         opened(language, other, text=TEXT, fragment="#view=compare"),
@@ -117,7 +117,7 @@ def test_candidates_and_contributions_stand_side_by_side(language, other, opened
             assert all(each == pytest.approx(0.5, abs=0.01) for each in starts[2])  # differences in the middle
 
             rows = numbers_of(panel, "Contributions")
-            expected = [sums_by_part(trace.contributions(answer, said)) for trace in traces]
+            expected = [sums_by_part(trace.contributions(answer, output)) for trace in traces]
             assert set(rows) == {*expected[0], *expected[1]}
             for name, (a, b, difference) in rows.items():
                 both = [each.get(name) for each in expected]
@@ -144,8 +144,8 @@ def test_the_answer_that_is_compared_can_be_chosen(language, other, opened):
         trace = language.trace(TEXT)
         word = trace.subject.answers[2].label
         expected = sums_by_part(trace.contributions(2))
-        found = numbers_of(panel, "Contributions")
-        assert {name: a for name, (a, *_) in found.items() if a is not None} == pytest.approx(expected, abs=1e-3)
+        rows = numbers_of(panel, "Contributions")
+        assert {name: a for name, (a, *_) in rows.items() if a is not None} == pytest.approx(expected, abs=1e-3)
         assert f"A: {as_shown(word)}" in panel.locator(".compared-contributions h3").first.inner_text()
 
 
@@ -156,7 +156,7 @@ def test_what_heads_do_is_compared_by_every_score(language, other, opened):
         panel.get_by_text("Scores of all heads, on both sides").click()
         field = panel.get_by_role("application", name=re.compile("^entropy, B − A"))
         field.press("ArrowRight")
-        field.press("ArrowRight")  # the first only says where one is
+        field.press("ArrowRight")  # the first key only shows the current cell
         shown = at.page.locator("#live").inner_text().rpartition(": ")[2]
         assert as_number(shown) == pytest.approx(float(scores[1][0, 1] - scores[0][0, 1]), abs=1e-3)
         panel.get_by_label("score").select_option("self")
@@ -173,11 +173,11 @@ def test_two_images_stand_side_by_side(image_classifier, opened):
         panel.locator(".compared-images").wait_for()
         at.ready("Compare")
         sources = [panel.locator(".compared-image").nth(n).get_attribute("src") for n in range(2)]
-        looks = [at.session.looked(0, {"image": image}) for image in (first, second)]
-        assert sources == [as_png(look.trace.subject.picture_HWC) for look in looks] and sources[0] != sources[1]
+        inputs = [at.session.traced(0, {"image": image}) for image in (first, second)]
+        assert sources == [as_png(traced.trace.subject.picture_HWC) for traced in inputs] and sources[0] != sources[1]
         field = panel.get_by_role("application", name=re.compile("over the image of B"))
         field.press("ArrowRight")
-        weights_HTS = looks[1].trace.last.layers[-1].part("mixer").attention().weights_BHTS[0]
+        weights_HTS = inputs[1].trace.last.layers[-1].part("mixer").attention().weights_BHTS[0]
         shown = at.page.locator("#live").inner_text().rpartition(": ")[2]
         assert as_number(shown) == pytest.approx(float(weights_HTS[0].mean(0)[0]), abs=1e-4)
         assert "the images differ" in panel.inner_text()
@@ -196,19 +196,19 @@ def test_one_image_in_two_runs_has_a_difference_of_heads(image_classifier, swin,
         panel = at.ready("Compare")
         assert panel.locator(".problem").count() == 0
         assert "the two models have different stacks" in panel.inner_text()
-        expected = sums_by_part(at.session.looked(0, at.session.first).trace.contributions())
+        expected = sums_by_part(at.session.traced(0, at.session.first).trace.contributions())
         rows = numbers_of(panel, "Contributions")
         assert {name: a for name, (a, *_) in rows.items() if a is not None} == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_file_says_what_it_has_not(language, other, from_disk, tmp_path):
+def test_the_file_says_what_it_lacks(language, other, from_disk, tmp_path):
     write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
     with from_disk(tmp_path / "page.html", 1400, "#view=compare") as at:
         assert "are not in this file" in at.ready("Compare").locator(".note").first.inner_text()
         assert at.page.get_by_role("form", name="Second input").count() == 0
 
 
-def test_the_second_input_begins_as_the_first(language, opened):
+def test_the_second_input_starts_as_a_copy_of_the_first(language, opened):
     with opened(language, text=TEXT, fragment="#view=compare") as at:
         panel = at.ready("Compare")
         assert panel.get_by_role("form", name="Second input").get_by_label("Text").input_value() == TEXT
@@ -226,7 +226,7 @@ def test_two_inputs_of_one_run_say_why_there_is_no_difference(language, opened):
         assert "a child sleeps" in panel.inner_text()
 
 
-def test_runs_that_read_other_things_are_refused(trained, image_classifier, language, tiny_run):
+def test_runs_with_different_kinds_of_input_are_refused(trained, image_classifier, language, tiny_run):
     with pytest.raises(UsageError, match="cannot be shown beside"):
         Session([trained, image_classifier])
     with pytest.raises(UsageError, match="cannot be shown beside"):

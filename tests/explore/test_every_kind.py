@@ -1,4 +1,4 @@
-"""Eight kinds of runs in a real browser: every view is clicked through, and says what the model says."""
+"""Eight kinds of runs in a real browser: every view is opened, and the output is the model's."""
 
 import re
 from typing import Any
@@ -21,7 +21,7 @@ INPUTS = {
 }
 
 
-WIDTHS = {"trained": 1400, "image_classifier": 400}  # where axe-core looks at every view, too
+WIDTHS = {"trained": 1400, "image_classifier": 400}  # runs whose views axe-core checks, too
 
 
 @pytest.mark.parametrize("kind", INPUTS)
@@ -37,14 +37,14 @@ def test_every_view_is_drawn_and_the_output_is_the_models(kind, request, opened)
             assert len(panel.inner_text()) > 40, title
             assert at.page.evaluate("document.documentElement.scrollWidth") <= width, title
             if kind in WIDTHS:
-                found = Axe().run(at.page)
-                assert found.violations_count == 0, f"{title}: {found.generate_report()}"
+                report = Axe().run(at.page)
+                assert report.violations_count == 0, f"{title}: {report.generate_report()}"
         panel = at.view("Output")
-        looked = at.session.looked(0, at.session.first)
+        traced = at.session.traced(0, at.session.first)
         shown = panel.locator(".bars .bar-value").first.inner_text()
-        place = re.search(r"place (\d+)", panel.inner_text())
-        probabilities = looked.trace.candidates(1).probabilities.values[:, 0]
-        expected = probabilities[int(place[1]) - 1] if place else probabilities[0]
+        position = re.search(r"Candidates at position (\d+)", panel.inner_text())
+        probabilities = traced.trace.candidates(1).probabilities.values[:, 0]
+        expected = probabilities[int(position[1]) - 1] if position else probabilities[0]
         assert abs(float(shown.replace("%", "").strip()) / 100 - expected) < 1e-3
 
 
@@ -56,8 +56,8 @@ def test_the_file_shows_every_view_with_the_network_off(page_on_disk, from_disk)
             panel = at.view(title)
             assert panel.locator(".problem").count() == 0, title
             assert len(panel.inner_text()) > 40, title
-            found = Axe().run(at.page)
-            assert found.violations_count == 0, f"{title}: {found.generate_report()}"
+            report = Axe().run(at.page)
+            assert report.violations_count == 0, f"{title}: {report.generate_report()}"
 
 
 def test_arrow_keys_home_and_end_move_along_the_tabs(image_classifier, opened):
@@ -72,7 +72,7 @@ def test_arrow_keys_home_and_end_move_along_the_tabs(image_classifier, opened):
 
 
 def assert_views_are_drawn(at: Any, width: int) -> None:
-    """No view has a problem, or numbers that are cut off."""
+    """No view shows an error or cuts numbers off."""
     for title in at.page.get_by_role("tab").all_inner_texts():
         panel = at.view(title)
         assert panel.locator(".problem").count() == 0, title

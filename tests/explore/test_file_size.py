@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from regard.explore import recording
-from regard.explore.arrays import unpacked
+from regard.explore.arrays import unpack
 from regard.explore.matrices import matrix
 from regard.explore.page import index
 from regard.explore.recording import write_page
-from regard.explore.session import Looked, Session
+from regard.explore.session import Session, TracedInput
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -49,7 +49,7 @@ def many_heads(train_once, letters):
 
 @pytest.fixture(autouse=True)
 def matrices_fill_the_file(monkeypatch):
-    """What could be switched off alone would take minutes, and leaves less room for what is measured here."""
+    """Without ablations, which would take minutes and leave less room for matrices."""
     monkeypatch.setattr(recording, "WORK", 1)
 
 
@@ -58,18 +58,18 @@ def recorded_in(page: Path) -> dict:
 
 
 def maps_in(content: dict) -> dict:
-    """Of every attention: its head, and its numbers as the page reads them."""
+    """Every attention map as the page decodes it: its head and its values."""
     entries = {json.loads(key)["name"]: entry for key, entry in content["matrices"].items()}
     return {name: numbers(entry) for name, entry in entries.items() if name.endswith(".weights")}
 
 
 def numbers(entry: dict) -> tuple[dict, np.ndarray]:
     head = json.dumps(entry["head"]).encode()
-    return unpacked(pack("<I", len(head)) + head + b64decode(entry["data"]))
+    return unpack(pack("<I", len(head)) + head + b64decode(entry["data"]))
 
 
 def largest_of(weights_HTS: torch.Tensor, step: tuple[int, int]) -> np.ndarray:
-    """What maps are reduced by, block by block."""
+    """The maximum of every block."""
     blocks = [[block.amax((1, 2)) for block in rows.split(step[1], 2)] for rows in weights_HTS.split(step[0], 1)]
     return torch.stack([torch.stack(row, -1) for row in blocks], 1).numpy()
 
@@ -78,10 +78,10 @@ def largest_of(weights_HTS: torch.Tensor, step: tuple[int, int]) -> np.ndarray:
 def test_a_file_of_144_heads_has_every_map_in_full_and_is_small(many_heads, tokens, tmp_path):
     page = tmp_path / "page.html"
     session = Session([many_heads], {"text": text(tokens, 2)})
-    said = write_page(session, page)
+    omissions = write_page(session, page)
     session.close()
     assert 0.9 * LIMITS[tokens] < page.stat().st_size < LIMITS[tokens]
-    assert any("did not fit" in line for line in said)  # so the limit is what keeps it small
+    assert any("did not fit" in line for line in omissions)  # so the limit is what keeps it small
     maps = maps_in(recorded_in(page))
     assert set(maps) == {f"layers.{layer}.mixer.weights" for layer in range(12)}
     assert all(head["step"] == [1, 1] and values.shape == (12, tokens, tokens) for head, values in maps.values())
@@ -92,12 +92,12 @@ def test_where_maps_do_not_fit_they_are_reduced_and_none_is_left_out(many_heads,
     monkeypatch.setattr(recording, "SIZES", {256: limit})
     page = tmp_path / "page.html"
     session = Session([many_heads], {"text": text(256, 2)})
-    said = write_page(session, page)
+    omissions = write_page(session, page)
     assert page.stat().st_size < limit + 10_000  # what is around the answers
     maps = maps_in(recorded_in(page))
     reduced = [head for head, _ in maps.values() if head["step"] != [1, 1]]
-    assert len(maps) == 12 and any(f"{len(reduced)} of 12" in line for line in said)
-    trace = session.looked(0, session.first).trace
+    assert len(maps) == 12 and any(f"{len(reduced)} of 12" in line for line in omissions)
+    trace = session.traced(0, session.first).trace
     for part in (part for part in trace.parts() if part.attends):
         head, values = maps[f"{part.name}.weights"]
         expected = largest_of(part.attention().weights_BHTS[0], head["step"])
@@ -121,17 +121,17 @@ def test_the_file_of_4096_tokens_has_every_map_and_none_is_blank(very_long, tmp_
     write_page(session, page)
     assert page.stat().st_size < LIMITS[512]
     content = recorded_in(page)
-    looked: Looked = session.looked(0, session.first)
-    weights_HTS = looked.attention("layers.0.mixer").weights_BHTS[0]
+    traced: TracedInput = session.traced(0, session.first)
+    weights_HTS = traced.attention("layers.0.mixer").weights_BHTS[0]
     assert weights_HTS[:, -1].max() < 5e-4  # which ten bits would make 0
     [(head, values)] = maps_in(content).values()
     np.testing.assert_allclose(values, largest_of(weights_HTS, head["step"]), rtol=1e-3, atol=1e-7)
     assert (values.max(-1) > 0).all()
 
     name = "layers.0.mixer.weights"
-    whole, part = matrix(looked, name), matrix(looked, name, head=1, rows=(3968, 4096), columns=(64, 192))
+    whole, part = matrix(traced, name), matrix(traced, name, head=1, rows=(3968, 4096), columns=(64, 192))
     assert whole.head["step"] == [8, 8] and whole.values.shape == (2, 512, 512)
     np.testing.assert_array_equal(whole.values, largest_of(weights_HTS, (8, 8)))
     assert part.head["step"] == [1, 1] and part.head["from"] == [3968, 64]
-    np.testing.assert_allclose(unpacked(part.message())[1], weights_HTS[1, 3968:, 64:192], rtol=1e-3)
+    np.testing.assert_allclose(unpack(part.message())[1], weights_HTS[1, 3968:, 64:192], rtol=1e-3)
     session.close()

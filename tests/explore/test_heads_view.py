@@ -17,7 +17,7 @@ def test_the_number_of_a_cell_is_the_models(trained, opened):
         at.ready("Heads")
         field = panel.get_by_role("application")
         field.focus()
-        for key in ("ArrowDown", "ArrowDown", "ArrowRight"):  # the first only says where one is
+        for key in ("ArrowDown", "ArrowDown", "ArrowRight"):  # the first key only shows the current cell
             field.press(key)
         shown = at.page.locator("#live").inner_text()
         row, column = 1, 1

@@ -1,4 +1,4 @@
-"""The input of the page: what was cut from it, images that are sent, and addresses that make no sense."""
+"""The input of the page: warnings, uploads, invalid addresses, and impossible questions."""
 
 import re
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ LONG = "The old farmer helps the child. " * 5
 
 @pytest.fixture
 def served(chromium):
-    """As `opened`, but the server may refuse, which the console tells."""
+    """As `opened`, but errors in the console are allowed, because the server may refuse."""
 
     @contextmanager
     def give(task, **first):
@@ -37,55 +37,55 @@ def served(chromium):
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [("trained", "longer than any sentence"), ("language", "only the last 63 are read")]
+    ("kind", "message"), [("trained", "longer than any sentence"), ("language", "only the last 63 are read")]
 )
-def test_what_was_cut_from_an_input_is_said(kind, says, request):
+def test_a_cut_input_has_a_warning(kind, message, request):
     session = Session([request.getfixturevalue(kind)], {"text": LONG})
-    [warning] = session.looked(0, session.first).warnings
-    assert says in warning
-    assert session.looked(0, {"text": "The child"}).warnings == [], "of another input"
+    [warning] = session.traced(0, session.first).warnings
+    assert message in warning
+    assert session.traced(0, {"text": "The child"}).warnings == [], "of another input"
     session.close()
 
 
-def test_the_page_and_the_file_say_what_was_cut(language, opened, from_disk, tmp_path):
+def test_the_page_and_the_file_show_the_warning(language, opened, from_disk, tmp_path):
     with opened(language, text=LONG) as at:
-        [warning] = at.session.looked(0, at.session.first).warnings
+        [warning] = at.session.traced(0, at.session.first).warnings
         assert warning in at.page.locator("#head .warning").inner_text()
         write_page(at.session, tmp_path / "page.html")
     with from_disk(tmp_path / "page.html") as at:
         assert warning in at.page.locator("#head .warning").inner_text()
 
 
-# ---------------------------------------------------------------- images that are sent
+# ---------------------------------------------------------------- uploads
 
 
-def test_an_image_that_was_sent_has_a_short_name(image_classifier, pictures):
+def test_an_uploaded_image_has_a_short_name(image_classifier, pictures):
     picture = next((pictures / "test").rglob("*.png"))
     session = Session([image_classifier])
-    sent = session.send(f"../of mine/{picture.name}", picture.read_bytes())
-    assert re.fullmatch(f"sent/[0-9a-f]{{12}}-{picture.name}", sent)
+    image = session.upload(f"../of mine/{picture.name}", picture.read_bytes())
+    assert re.fullmatch(f"sent/[0-9a-f]{{12}}-{picture.name}", image)
     expected = image_classifier.trace(picture).logits_AW
-    assert torch.equal(session.looked(0, {"image": sent}).trace.logits_AW, expected)
+    assert torch.equal(session.traced(0, {"image": image}).trace.logits_AW, expected)
     session.close()
     later = Session([image_classifier])
     with pytest.raises(UsageError, match=f"'{picture.name}' is no longer here"):
-        later.looked(0, {"image": sent})
-    for raw, says in ((b"", "empty"), (b"0" * (MOST_IMAGE + 1), "over")):
-        with pytest.raises(UsageError, match=says):
-            later.send("x.png", raw)
+        later.traced(0, {"image": image})
+    for raw, message in ((b"", "empty"), (b"0" * (MOST_IMAGE + 1), "over")):
+        with pytest.raises(UsageError, match=message):
+            later.upload("x.png", raw)
     later.close()
 
 
-def test_what_is_wrong_with_an_image_names_the_persons_file(image_classifier):
+def test_an_error_about_an_upload_names_the_users_file(image_classifier):
     session = Session([image_classifier])
     with pytest.raises(RegardError) as caught:
-        session.looked(0, {"image": session.send("holiday.png", b"not an image")})
-    said = f"{caught.value.what} {caught.value.why}"
-    assert "'holiday.png'" in said and "regard-explore" not in said
+        session.traced(0, {"image": session.upload("holiday.png", b"not an image")})
+    text = f"{caught.value.what} {caught.value.why}"
+    assert "'holiday.png'" in text and "regard-explore" not in text
     session.close()
 
 
-def test_the_image_that_was_opened_stays_chosen(image_classifier, pictures, served):
+def test_an_uploaded_image_stays_chosen(image_classifier, pictures, served):
     picture = next((pictures / "test" / "down").glob("*.png"))
     with served(image_classifier) as at:
         first = at.session.first["image"]
@@ -97,7 +97,7 @@ def test_the_image_that_was_opened_stays_chosen(image_classifier, pictures, serv
         shown = at.page.locator("#head .model-output strong").inner_text()
         assert shown == image_classifier.trace(picture).subject.output_text
         address = at.page.url
-        at.page.get_by_role("button", name="Look").click()
+        at.page.get_by_role("button", name="Inspect").click()
         at.ready()
         assert at.page.url == address
 
@@ -108,14 +108,14 @@ def test_the_image_that_was_opened_stays_chosen(image_classifier, pictures, serv
             assert (
                 "'holiday.png'" in problem.inner_text() and at.page.locator("#head .model-output, #tabs *").count() == 0
             )
-            at.page.get_by_role("button", name="Look").click()
+            at.page.get_by_role("button", name="Inspect").click()
             at.ready()
         at.page.get_by_label("Image", exact=True).select_option(first)
         problem.wait_for(state="detached")
         at.ready()
 
 
-def test_look_waits_for_an_image_that_is_on_its_way(image_classifier, pictures, served):
+def test_submitting_waits_for_an_upload_in_progress(image_classifier, pictures, served):
     picture = next((pictures / "test").rglob("*.png"))
     with served(image_classifier) as at:
         waiting = []
@@ -123,14 +123,14 @@ def test_look_waits_for_an_image_that_is_on_its_way(image_classifier, pictures, 
         chooser = at.page.get_by_label("Open an image of your own")
         with at.page.expect_request("**/api/upload*"):
             chooser.set_input_files(picture)
-        at.page.get_by_role("button", name="Look").click()
+        at.page.get_by_role("button", name="Inspect").click()
         assert "sent" not in at.page.url
         waiting.pop().continue_()
         at.page.wait_for_url(re.compile("sent"))
         at.ready()
         assert picture.name in at.page.locator("#head select").inner_text()
 
-        # What is chosen after it counts, though the file arrives later.
+        # A later choice counts, even if the upload finishes after it.
         with at.page.expect_request("**/api/upload*"):
             chooser.set_input_files(picture)
         at.page.get_by_label("Image", exact=True).select_option(at.session.first["image"])
@@ -141,7 +141,7 @@ def test_look_waits_for_an_image_that_is_on_its_way(image_classifier, pictures, 
         assert "sent" not in at.page.url
 
 
-# ---------------------------------------------------------------- nonsense
+# ---------------------------------------------------------------- invalid addresses
 
 
 NONSENSE = {
@@ -155,7 +155,7 @@ NONSENSE = {
 }
 
 
-def test_an_address_that_makes_no_sense_is_said_and_left_out(trained, opened):
+def test_invalid_values_in_the_address_are_reported_and_ignored(trained, opened):
     with opened(trained, text="The old farmer helps the child.", fragment=next(iter(NONSENSE))) as at:
         for fragment, names in NONSENSE.items():
             at.page.evaluate("fragment => { location.hash = fragment; }", fragment)
@@ -169,25 +169,25 @@ def test_an_address_that_makes_no_sense_is_said_and_left_out(trained, opened):
             assert at.page.get_by_label("Text").input_value() == "The old farmer helps the child."
 
 
-def test_an_input_that_is_refused_leaves_nothing_of_the_one_before(trained, served):
+def test_a_refused_input_clears_what_was_shown_of_the_previous_one(trained, served):
     with served(trained, text="The old farmer helps the child.") as at:
         assert at.page.locator("#head .model-output").count() == 1
         at.page.get_by_label("Text").fill("")
-        at.page.get_by_role("button", name="Look").click()
+        at.page.get_by_role("button", name="Inspect").click()
         at.page.locator("#panel .problem").wait_for()
         assert "text is missing" in at.page.locator("#panel").inner_text()
         assert at.page.locator("#head .model-output, #tokens *, #tabs *").count() == 0
         at.page.get_by_label("Text").fill("The dog sleeps.")
-        at.page.get_by_role("button", name="Look").click()
+        at.page.get_by_role("button", name="Inspect").click()
         at.page.locator("#head .model-output").wait_for()
         at.ready()
         assert at.page.locator("#head .model-output strong").inner_text() == trained.translate(["The dog sleeps."])[0]
 
 
-# ---------------------------------------------------------------- the file, and what is said
+# ---------------------------------------------------------------- the file, and answers in words
 
 
-def test_the_file_offers_no_other_image_and_says_where_to_find_more(image_classifier, from_disk, tmp_path):
+def test_the_file_offers_no_other_image_and_names_the_command_for_the_live_page(image_classifier, from_disk, tmp_path):
     session = Session([image_classifier])
     write_page(session, tmp_path / "page.html")
     session.close()
@@ -201,7 +201,7 @@ def test_the_file_offers_no_other_image_and_says_where_to_find_more(image_classi
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "begins"), [("language", "The old farm", "next"), ("masked", "The [MASK] sleeps.", "found")]
+    ("kind", "text", "begins"), [("language", "The old farm", "next"), ("masked", "The [MASK] sleeps.", "filled in")]
 )
 def test_the_headline_has_the_models_answer(kind, text, begins, request, opened):
     run = request.getfixturevalue(kind)
@@ -218,13 +218,13 @@ def test_the_headline_has_the_models_answer(kind, text, begins, request, opened)
     ("question", "options"),
     [
         ("influence", {"stack": "nix"}),
-        ("rewrite", {"positions": [["nix", 0]]}),
+        ("regenerate", {"positions": [["nix", 0]]}),
         ("force", {"answer": 0, "token": 10**9}),
         ("contributions", {"answer": 0, "token": 0}),
         ("attribution", {"answer": 0, "token": 1}),
     ],
 )
-def test_what_cannot_be_asked_is_told_in_words(trained, masked, question, options):
+def test_impossible_questions_get_three_lines(trained, masked, question, options):
     run, text = (masked, "The [MASK] sleeps.") if question in ("contributions", "attribution") else (trained, SENTENCE)
     if question == "attribution":
         options = options | {"method": "occlusion"}
@@ -233,7 +233,7 @@ def test_what_cannot_be_asked_is_told_in_words(trained, masked, question, option
     assert len(str(refused.value).splitlines()) == 3
 
 
-def test_beams_of_what_keeps_no_hypotheses_are_refused(language):
+def test_beams_are_refused_without_beam_search(language):
     with pytest.raises(UsageError, match="no beams"):
         ask(language, "beams", {"text": "The old"})
 
@@ -241,16 +241,18 @@ def test_beams_of_what_keeps_no_hypotheses_are_refused(language):
 def test_other_tokens_may_be_more_or_fewer_than_a_model_can_read(masked, classifier):
     for run, tokens in ((masked, [[1]]), (classifier, [[5] * 5000])):
         with pytest.raises(UsageError, match=r"do not fit this model|has 5,000|positions"):
-            ask(run, "look", {"text": "The [MASK] sleeps.", "tokens": tokens})
+            ask(run, "overview", {"text": "The [MASK] sleeps.", "tokens": tokens})
 
 
 def test_an_endless_text_is_refused_before_it_is_translated(trained):
     with pytest.raises(UsageError, match=r"(?s)The input has 6,00\d positions.*At most 5,000"):
-        ask(trained, "look", {"text": "child " * 6000})
+        ask(trained, "overview", {"text": "child " * 6000})
 
 
-def test_spaces_and_line_ends_around_a_text_are_no_tokens_unless_it_goes_on(trained, language):
-    pieces = [ask(trained, "look", {"text": text})["stacks"][0]["pieces"] for text in (SENTENCE, f" {SENTENCE} \r\n")]
+def test_whitespace_around_a_text_is_stripped_unless_the_model_continues_it(trained, language):
+    pieces = [
+        ask(trained, "overview", {"text": text})["stacks"][0]["pieces"] for text in (SENTENCE, f" {SENTENCE} \r\n")
+    ]
     assert pieces[0] == pieces[1]
-    plain, spaced = (ask(language, "look", {"text": text})["stacks"][0]["pieces"] for text in ("The", "The "))
+    plain, spaced = (ask(language, "overview", {"text": text})["stacks"][0]["pieces"] for text in ("The", "The "))
     assert len(spaced) > len(plain)

@@ -1,4 +1,4 @@
-"""Layers: lens, contributions and lengths on the page are the model's."""
+"""Layers: lens, contributions and norms on the page are the model's."""
 
 import re
 
@@ -13,7 +13,7 @@ def number(text: str) -> float:
     return float(text.replace("−", "-").replace("%", "").strip())
 
 
-def test_lens_contributions_and_lengths(trained, opened):
+def test_lens_contributions_and_norms(trained, opened):
     trace = trained.trace(SENTENCE)
     model = trained.model
     last = trace.last
@@ -42,17 +42,17 @@ def test_lens_contributions_and_lengths(trained, opened):
         field = panel.get_by_role("application", name=re.compile("Norms, decoder"))
         field.focus()
         field.press("ArrowDown")
-        said = at.page.locator("#live").inner_text()
-        assert abs(number(said.rpartition(": ")[2]) - float(last.layers[0].before_TD[0].norm())) < 1e-3
+        text = at.page.locator("#live").inner_text()
+        assert abs(number(text.rpartition(": ")[2]) - float(last.layers[0].before_TD[0].norm())) < 1e-3
 
 
-def test_views_begin_with_the_least_certain_word(trained, language, opened, page_on_disk, from_disk):
+def test_views_start_with_the_least_certain_word(trained, language, opened, page_on_disk, from_disk):
     trace = trained.trace(SENTENCE)
-    said = [float(p_W[answer.token]) for p_W, answer in zip(trace.p_AW, trace.subject.answers, strict=True)]
-    place = int(np.argmin(said))
-    label = trace.subject.answers[place].label.strip()
+    p = [float(p_W[each.token]) for p_W, each in zip(trace.p_AW, trace.subject.answers, strict=True)]
+    answer = int(np.argmin(p))
+    label = trace.subject.answers[answer].label.strip()
     with opened(trained, text=SENTENCE) as at:
-        assert at.view("Output").get_by_role("heading", name=f"Candidates at place {place + 1}").count() == 1
+        assert at.view("Output").get_by_role("heading", name=f"Candidates at position {answer + 1}").count() == 1
         assert at.view("Attribution").locator("h2 q").inner_text() == label
         chosen = at.view("Layers").get_by_role("group", name="Answer").locator("[aria-pressed=true]")
         assert chosen.inner_text() == label
@@ -61,17 +61,17 @@ def test_views_begin_with_the_least_certain_word(trained, language, opened, page
         assert at.page.locator("#panel h2 q").inner_text() == label
     with opened(language, text="The old") as at:  # of a language model the question is what comes next
         heading = at.view("Output").get_by_role("heading", name=re.compile("Candidates")).inner_text()
-        assert heading == f"Candidates at place {len(language.trace('The old').subject.answers)}"
+        assert heading == f"Candidates at position {len(language.trace('The old').subject.answers)}"
 
 
-def test_another_word_in_the_place_of_the_answer(trained, opened):
+def test_contributions_to_another_word_than_the_answer(trained, opened):
     trace = trained.trace(SENTENCE)
     with opened(trained, text=SENTENCE, fragment="#view=layers&answer=1") as at:
         panel = at.ready("Layers")
         field = panel.get_by_label("Another token instead")
         field.fill("Kind")
         field.press("Enter")
-        panel.get_by_role("group", name="Found").get_by_role("button").first.click()
+        panel.get_by_role("group", name="Matches").get_by_role("button").first.click()
         panel.get_by_role("button", name="Back to the answer").wait_for()
         words = [trace.subject.name_of(token).strip() for token in range(trace.logits_AW.shape[1])]
         logit = float(trace.logits_AW[1, words.index("Kind")])
@@ -79,7 +79,7 @@ def test_another_word_in_the_place_of_the_answer(trained, opened):
 
 
 @pytest.mark.parametrize(("kind", "called"), [("image_classifier", "class"), ("pixels", "token")])
-def test_nothing_that_is_no_word_is_called_one(kind, called, request, opened):
+def test_classes_and_pixels_are_not_called_words(kind, called, request, opened):
     with opened(request.getfixturevalue(kind), fragment="#view=layers") as at:
         panel = at.ready("Layers")
         panel.get_by_label(f"Another {called} instead").wait_for()

@@ -1,4 +1,4 @@
-"""Inputs of more tokens than a page can draw: reduced by the largest, exact where one looks closer."""
+"""Inputs of more tokens than a page can draw: reduced to block maxima, exact when zoomed."""
 
 import re
 
@@ -18,7 +18,7 @@ def long(train_once, texts):
     return train_once("language-long", "shakespeare-cpu", *settings, "training.validate_every=1", data=texts)
 
 
-def said(at):
+def announced(at):
     return at.page.locator("#live").inner_text()
 
 
@@ -30,17 +30,17 @@ def test_attention_is_reduced_by_the_largest_and_exact_on_zoom(long, opened):
         field.press("ArrowDown")
         field.press("ArrowDown")
         expected = float(weights[2:4, 0:2].max())
-        assert said(at).startswith("3–4 → 1–2: ") and "the maximum of this block" in said(at)
-        assert float(re.search(r": ([\d.]+)", said(at))[1]) == pytest.approx(expected, abs=1e-3)
+        assert announced(at).startswith("3–4 → 1–2: ") and "the maximum of this block" in announced(at)
+        assert float(re.search(r": ([\d.]+)", announced(at))[1]) == pytest.approx(expected, abs=1e-3)
         field.press("Enter")
         at.ready("Heads")
         assert "128 rows, 128 columns" in field.get_attribute("aria-label")
         field.press("ArrowDown")
         field.press("ArrowDown")
-        assert float(said(at).rpartition(": ")[2]) == pytest.approx(float(weights[1, 0]), abs=1e-3)
+        assert float(announced(at).rpartition(": ")[2]) == pytest.approx(float(weights[1, 0]), abs=1e-3)
 
 
-def test_only_the_first_tokens_are_drawn_until_all_are_asked_for(long, opened):
+def test_only_the_first_tokens_are_shown_until_all_are_requested(long, opened):
     with opened(long, text=LONG) as at:
         tokens = at.page.locator("#tokens .token")
         assert tokens.count() == 400
@@ -49,8 +49,8 @@ def test_only_the_first_tokens_are_drawn_until_all_are_asked_for(long, opened):
 
 
 def test_the_file_of_a_long_input_is_never_blank(long, from_disk, tmp_path):
-    said = write_page(Session([long], {"text": LONG}), tmp_path / "page.html")
-    assert any("reduced" in line for line in said)
+    omissions = write_page(Session([long], {"text": LONG}), tmp_path / "page.html")
+    assert any("reduced" in line for line in omissions)
     assert (tmp_path / "page.html").stat().st_size < 16_000_000
     with from_disk(tmp_path / "page.html", fragment="#view=heads") as at:
         field = at.page.get_by_role("application")
@@ -62,7 +62,7 @@ def test_the_file_of_a_long_input_is_never_blank(long, from_disk, tmp_path):
         assert field.is_visible()
 
 
-def test_tokens_that_must_be_scrolled_can_be_by_keyboard(trained, opened):
+def test_overflowing_tokens_can_be_scrolled_by_keyboard(trained, opened):
     with opened(trained, text="The old farmer helps the child. " * 12, width=400, fragment="#view=words") as at:
         tokens = at.page.locator("#tokens")
         assert tokens.evaluate("region => region.scrollHeight > region.clientHeight")

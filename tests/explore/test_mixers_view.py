@@ -23,7 +23,7 @@ def test_operator_filters_and_influence_are_the_models(hyena, opened):
         panel = at.ready("Mixers")
         field = panel.get_by_role("application", name=re.compile("first convolution as a matrix, channel 4"))
         field.focus()
-        for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):  # the first only says where one is
+        for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):  # the first key only shows the current cell
             field.press(key)
         shown = at.page.locator("#live").inner_text().rpartition(": ")[2].replace("−", "-")
         assert abs(float(shown) - float(back_DK[3, 2 - 1])) < 1e-3
@@ -37,7 +37,7 @@ def test_operator_filters_and_influence_are_the_models(hyena, opened):
         assert abs(float(shown) - trace.influence().values[0, 0]) < 2e-3
 
 
-def test_an_operator_applied_is_what_the_layer_gathered(hyena):
+def test_the_operator_applied_to_v_is_the_layers_output(hyena):
     part = hyena.trace("The old farmer").last.layers[0].part("mixer")
     matrix = np.array(ask(hyena, "operator", {"text": "The old farmer"}, part=PART, channel=5)["values"])
     with torch.no_grad():
@@ -47,7 +47,7 @@ def test_an_operator_applied_is_what_the_layer_gathered(hyena):
     assert np.abs(matrix @ v_DT[5].numpy() - gathered_DT[5].numpy()).max() < 1e-4
 
 
-def test_filters_are_of_some_channels_or_of_one(hyena):
+def test_filters_cover_some_channels_or_one(hyena):
     some = ask(hyena, "filters", {"text": "The"}, part=PART)
     assert some["channels"] == 16 and some["shown"] == [0, 4, 8, 11, 15]
     assert [each["direction"] for each in some["filters"]] == ["back"]
@@ -69,7 +69,7 @@ def test_influence_is_exact_when_asked(trained):
     assert ask(trained, "influence", first)["exact"] == (numbers <= FEW_GRADIENTS)
 
 
-def test_the_file_has_what_mixers_show_at_first(page_on_disk, from_disk):
+def test_the_file_has_the_initial_mixers_view(page_on_disk, from_disk):
     with from_disk(page_on_disk, fragment="#view=mixers") as at:
         panel = at.ready("Mixers")
         assert panel.get_by_role("application", name=re.compile("Influence, decoder")).count() == 1

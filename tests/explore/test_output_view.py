@@ -20,56 +20,56 @@ def session(trained):
     session.close()
 
 
-def test_candidates_are_the_likeliest_of_the_place(session, trained):
+def test_candidates_are_the_likeliest_tokens(session, trained):
     trace = trained.trace(SENTENCE)
-    found = answer(session, 0, GIVEN, "candidates", {"answer": 2})
+    candidates = answer(session, 0, GIVEN, "candidates", {"answer": 2})
     log_p_W = trace.logits_AW[2].clone()
     log_p_W[list(trace.subject.never)] = -torch.inf
     best = log_p_W.softmax(-1).topk(20)
-    assert found["tokens"] == best.indices.tolist()
-    assert found["probabilities"] == pytest.approx(best.values.tolist(), abs=1e-6)
-    assert found["words"][0] == trained.tokenizers.both[1].piece(found["tokens"][0])
-    assert found["rank"] == 1 and found["never"] == [0, 1]
+    assert candidates["tokens"] == best.indices.tolist()
+    assert candidates["probabilities"] == pytest.approx(best.values.tolist(), abs=1e-6)
+    assert candidates["words"][0] == trained.tokenizers.both[1].piece(candidates["tokens"][0])
+    assert candidates["rank"] == 1 and candidates["never"] == [0, 1]
     with pytest.raises(UsageError, match="no answer"):
         answer(session, 0, GIVEN, "candidates", {"answer": 99})
 
 
 def test_a_forced_word_is_an_input_of_its_own(session, trained):
     other = answer(session, 0, GIVEN, "candidates", {"answer": 1})["tokens"][1]
-    found = answer(session, 0, GIVEN, "force", {"answer": 1, "token": other})
+    forced = answer(session, 0, GIVEN, "force", {"answer": 1, "token": other})
     expected = trained.trace(SENTENCE).force(1, other)
-    looked = answer(session, 0, found["input"], "look", {})
-    assert looked["output_text"] == found["output_text"] == expected.subject.output_text
-    assert [each["token"] for each in looked["answers"]] == [each.token for each in expected.subject.answers]
+    overview = answer(session, 0, forced["input"], "overview", {})
+    assert overview["output_text"] == forced["output_text"] == expected.subject.output_text
+    assert [each["token"] for each in overview["answers"]] == [each.token for each in expected.subject.answers]
     p_A = expected.p_AW.gather(1, torch.tensor([[each.token] for each in expected.subject.answers]))[:, 0]
-    assert [each["probability"] for each in looked["answers"]] == pytest.approx(p_A.tolist(), abs=1e-5)
+    assert [each["probability"] for each in overview["answers"]] == pytest.approx(p_A.tolist(), abs=1e-5)
     with pytest.raises(UsageError, match="cannot be read"):
-        answer(session, 0, GIVEN | {"forced": [10**6]}, "look", {})
+        answer(session, 0, GIVEN | {"forced": [10**6]}, "overview", {})
 
 
-def test_a_language_model_goes_on(language):
+def test_a_language_model_continues(language):
     session = Session([language], {"text": "The old"})
-    found = answer(session, 0, {"text": "The old"}, "continuation", {"more": 6})
+    continuation = answer(session, 0, {"text": "The old"}, "continuation", {"more": 6})
     ids = language.subject("The old", more=6).tokens[0]
-    assert found["tokens"] == ids[-6:] and found["input"]["tokens"] == [ids]
+    assert continuation["tokens"] == ids[-6:] and continuation["input"]["tokens"] == [ids]
     forced = answer(session, 0, {"text": "The old"}, "force", {"answer": 3, "token": ids[1]})
     assert forced["input"]["tokens"][0][:5] == [*ids[:4], ids[1]]
 
 
-def test_what_was_given_is_not_said(language, opened):
+def test_given_tokens_are_not_called_output(language, opened):
     with opened(language, text="The old", fragment="#view=output&answer=1") as at:
         panel = at.ready("Output")
         assert panel.locator(".note").first.inner_text().startswith("The tokens of the input")
-        assert "the given token is ranked" in panel.locator(".place .summary").inner_text()
-        panel.get_by_role("group", name="Places of the output").get_by_role("button").last.click()
+        assert "the given token is ranked" in panel.locator(".candidates-section .summary").inner_text()
+        panel.get_by_role("group", name="Positions of the output").get_by_role("button").last.click()
         panel.get_by_text("the output is ranked 1").wait_for()
 
 
-@pytest.mark.parametrize(("kind", "says"), [("pixels", True), ("trained", False), ("image_classifier", False)])
-def test_where_no_candidate_can_be_forced_the_page_says_so(kind, says, request, opened):
+@pytest.mark.parametrize(("kind", "expected"), [("pixels", True), ("trained", False), ("image_classifier", False)])
+def test_where_no_candidate_can_be_forced_the_page_says_so(kind, expected, request, opened):
     with opened(request.getfixturevalue(kind), fragment="#view=output") as at:
-        note = at.ready("Output").get_by_text("In this kind of run, no candidate can be forced.")
-        assert note.count() == says
+        note = at.ready("Output").get_by_text("Candidates cannot be forced in this kind of run.")
+        assert note.count() == expected
 
 
 @pytest.mark.parametrize("beam", [None, 1, 3])
@@ -84,13 +84,13 @@ def test_the_beam_tree_ends_in_the_translation(session, trained, beam):
     assert trained.tokenizers.both[1].decode([tokens[:-1]]) == [translation]
 
 
-def test_the_page_draws_as_sampling_does(trained, opened):
+def test_the_page_samples_with_the_probabilities_of_truncate(trained, opened):
     trace = trained.trace(SENTENCE)
     logits_AW = trace.logits_AW.clone()
     logits_AW[:, list(trace.subject.never)] = -torch.inf
     with opened(trained, **GIVEN) as at:
         panel = at.view("Output")
-        panel.get_by_role("group", name="Places of the output").get_by_role("button").nth(3).click()
+        panel.get_by_role("group", name="Positions of the output").get_by_role("button").nth(3).click()
         at.ready("Output")
         for name, value in (("temperature", 1.6), ("top-k", 12), ("top-p", 0.85)):
             panel.get_by_label(name).fill(str(value))
@@ -98,7 +98,7 @@ def test_the_page_draws_as_sampling_does(trained, opened):
         shown = panel.locator(".candidates tbody tr td:nth-child(4)").all_text_contents()
         assert [float(each) for each in shown[:12]] == pytest.approx(p_NW[0].tolist(), abs=1e-3)
         assert {float(each) for each in shown[12:]} == {0.0}
-        assert f"{int((p_NW > 0).sum())} of " in panel.locator(".place .summary").inner_text()
+        assert f"{int((p_NW > 0).sum())} of " in panel.locator(".candidates-section .summary").inner_text()
         assert at.page.evaluate(BY_THE_PAGE, [logits_AW[3].tolist(), SETTINGS]) == [
             pytest.approx(_drawn(logits_AW[3], *each), abs=1e-6) for each in SETTINGS
         ]
@@ -135,7 +135,7 @@ def _force_and_go_back(at, panel, trace):
     assert panel.locator("ins.changed").count() > 0
     forced = panel.locator(".texts-beside .forced-mark + .token")
     assert forced.count() == 1 and forced.inner_text() == now[3]
-    assert panel.locator(".places .forced-token").inner_text() == now[3]
+    assert panel.locator(".output-positions .forced-token").inner_text() == now[3]
     assert at.session.tasks[0].settings.decoding.beam == 1
     assert "the likeliest token at each step (beam = 1)" in panel.locator(".forced .note").inner_text()
     panel.get_by_role("button", name="Back to the original output").click()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from browser import serving
-from regard.explore.arrays import unpacked
+from regard.explore.arrays import unpack
 from regard.explore.server import make_app
 from regard.explore.session import Session
 
@@ -26,7 +26,7 @@ def address(trained):
 
 
 def asked(address, path, content=None, **headers):
-    """The status and the body of the answer."""
+    """The status and the body of the response."""
     body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
     request = urllib.request.Request(address + path, data=body, headers=headers)
     try:
@@ -45,24 +45,24 @@ def refused(address, content, path="api/ask"):
     return error
 
 
-def test_a_mistake_in_an_input_is_no_error_in_the_browsers_console(trained, opened):
-    """What was seen in the console fails the test, and so does a request that failed."""
+def test_a_users_mistake_is_not_an_error_in_the_browsers_console(trained, opened):
+    """Errors in the console and failed requests fail the test (browser.py)."""
     with opened(trained, text=SENTENCE) as at:
         at.page.get_by_label("Text").fill("")
-        at.page.get_by_role("button", name="Look").click()
+        at.page.get_by_role("button", name="Inspect").click()
         assert "missing" in at.page.get_by_role("alert").inner_text()
         at.page.get_by_label("Text").evaluate("field => (field.value = 'a \\ud83d b')")
-        at.page.get_by_role("button", name="Look").click()
+        at.page.get_by_role("button", name="Inspect").click()
         at.page.get_by_role("alert").get_by_text("unpaired surrogate").wait_for()
 
 
-def test_what_is_sent_in_full_is_the_models_to_the_last_digit(address, trained):
+def test_a_full_matrix_has_every_digit_of_the_models(address, trained):
     weights = trained.trace(SENTENCE)["encoder"].layers[0].part("mixer").attention().weights_BHTS[0]
     request = {"input": {"text": SENTENCE}, "name": "encoder.0.mixer.weights"}
     status, body = asked(address, "api/matrix", request | {"full": True})
     assert status == 200
     np.testing.assert_allclose(json.loads(body)["values"], weights.numpy(), atol=1e-6)
-    head, values = unpacked(asked(address, "api/matrix", request)[1])
+    head, values = unpack(asked(address, "api/matrix", request)[1])
     assert head["kind"] == "unit" and abs(values - weights.numpy()).max() <= 0.5 / 1023 + 1e-6
 
 
@@ -73,7 +73,7 @@ def test_a_window_is_a_part_of_the_matrix(address):
     assert window["from"] == [2, 1] and np.array_equal(window["values"], whole[2:4, 1:6])
 
 
-def test_the_page_and_its_modules_are_there_and_nothing_beside_them(address):
+def test_only_the_page_and_its_modules_are_served(address):
     status, page = asked(address, "")
     assert status == 200 and b"importmap" in page
     assert asked(address, "page/app.js")[0] == 200
@@ -83,22 +83,22 @@ def test_the_page_and_its_modules_are_there_and_nothing_beside_them(address):
         assert status == 404 and b"import" not in body and b"root:" not in body, path
 
 
-def test_other_names_and_other_sites_are_refused(address):
-    request = {"input": {"text": SENTENCE}, "what": "look"}
+def test_other_host_names_and_other_sites_are_refused(address):
+    request = {"input": {"text": SENTENCE}, "what": "overview"}
     assert asked(address, "api/ask", request, Host="evil.example")[0] == 400
     assert asked(address, "", Host="evil.example")[0] == 400
     assert asked(address, "api/ask", request, Origin="http://evil.example")[0] == 403
     assert asked(address, "api/ask", request, Origin=address.rstrip("/"))[0] == 200
 
 
-def test_an_image_is_sent_by_this_page_only(address):
+def test_only_this_page_can_upload_an_image(address):
     status, body = asked(address, "api/upload?name=a%20b.png", b"any bytes", Origin=address.rstrip("/"))
     assert status == 200 and json.loads(body)["image"].endswith("-a b.png")
     assert asked(address, "api/upload?name=a.png", b"any bytes", Origin="http://evil.example")[0] == 403
     assert "cannot be read" in refused(address, b"", "api/upload?name=a.png")["what"]
 
 
-def test_a_browser_that_goes_away_is_no_error(trained):
+def test_a_disconnected_browser_is_not_an_error(trained):
     async def receive():
         return {"type": "http.disconnect"}
 
@@ -116,31 +116,31 @@ def test_a_browser_that_goes_away_is_no_error(trained):
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"", "cannot be read"),
         (b"{", "cannot be read"),
-        ({"what": "look", "more": 1}, "cannot be read"),
+        ({"what": "overview", "more": 1}, "cannot be read"),
         ({"what": "lok"}, "cannot be asked"),
-        ({"what": "look", "run": 3}, "no run 4"),
-        ({"what": "look", "run": -1}, "no run 0"),
-        ({"what": "look", "input": {}}, "text is missing"),
-        ({"what": "look", "input": {"text": "   "}}, "text is missing"),
-        ({"what": "look", "input": {"text": "\u00a0\u2003"}}, "text is missing"),  # spaces too
-        ({"what": "look", "input": {"text": 3}}, "not a text"),
-        ({"what": "look", "input": {"text": "\ud800"}}, "cannot be read"),
-        ({"what": "look", "input": {"image": "/etc/passwd"}}, "no 'image'"),
-        ({"what": "look", "input": {"text": "a" * 300_000}}, "too long"),
-        ({"what": "look", "input": {"text": SENTENCE, "tokens": [[1]]}}, "tokens cannot be read"),
-        ({"what": "look", "input": {"text": SENTENCE, "tokens": [[10**9], [1]]}}, "tokens cannot be read"),
-        ({"what": "look", "input": {"text": SENTENCE}, "options": {"x": 1}}, "cannot be asked like this"),
+        ({"what": "overview", "run": 3}, "no run 4"),
+        ({"what": "overview", "run": -1}, "no run 0"),
+        ({"what": "overview", "input": {}}, "text is missing"),
+        ({"what": "overview", "input": {"text": "   "}}, "text is missing"),
+        ({"what": "overview", "input": {"text": "\u00a0\u2003"}}, "text is missing"),  # spaces too
+        ({"what": "overview", "input": {"text": 3}}, "not a text"),
+        ({"what": "overview", "input": {"text": "\ud800"}}, "cannot be read"),
+        ({"what": "overview", "input": {"image": "/etc/passwd"}}, "no 'image'"),
+        ({"what": "overview", "input": {"text": "a" * 300_000}}, "too long"),
+        ({"what": "overview", "input": {"text": SENTENCE, "tokens": [[1]]}}, "tokens cannot be read"),
+        ({"what": "overview", "input": {"text": SENTENCE, "tokens": [[10**9], [1]]}}, "tokens cannot be read"),
+        ({"what": "overview", "input": {"text": SENTENCE}, "options": {"x": 1}}, "cannot be asked like this"),
         ({"what": "ablate", "input": {"text": SENTENCE}, "options": {"heads": ["decoder.9.mixer.0"]}}, "not a head"),
         ({"what": "ablate", "input": {"text": SENTENCE}, "options": {"heads": "all"}}, "like this"),
         ({"what": "ablate", "input": {"text": SENTENCE}, "options": {"positions": [["encoder", 99]]}}, "no position"),
     ],
 )
-def test_a_bad_request_gets_three_lines(address, content, says):
-    assert says in refused(address, content)["what"]
+def test_a_bad_request_gets_three_lines(address, content, message):
+    assert message in refused(address, content)["what"]
 
 
 @pytest.mark.parametrize(
@@ -156,27 +156,29 @@ def test_a_bad_request_gets_three_lines(address, content, says):
         {"name": "__class__"},
     ],
 )
-def test_a_matrix_that_is_not_there_is_named(address, changes):
+def test_a_missing_matrix_is_refused(address, changes):
     refused(address, {"input": {"text": SENTENCE}} | changes, "api/matrix")
 
 
 @pytest.mark.parametrize("text", ["ب🙂é̂\u202e", "<script>alert(1)</script>", "\x00\x07", "\u200b", "a" * 300])
-def test_strange_texts_are_looked_at(address, trained, text):
-    """None has a letter that is a token, so each is read byte by byte."""
-    status, body = asked(address, "api/ask", {"what": "look", "input": {"text": text}})
-    told = json.loads(body)
-    assert status == 200 and told["input_text"] == text
-    assert told["output_text"] == trained.translate([text])[0] != ""
-    space, *spelled, end = told["stacks"][0]["pieces"]
+def test_strange_texts_are_traced(address, trained, text):
+    """None of their letters is a token, so each is read byte by byte."""
+    status, body = asked(address, "api/ask", {"what": "overview", "input": {"text": text}})
+    content = json.loads(body)
+    assert status == 200 and content["input_text"] == text
+    assert content["output_text"] == trained.translate([text])[0] != ""
+    space, *spelled, end = content["stacks"][0]["pieces"]
     assert (space, end) == ("<0x20>", "<end>")
     assert bytes(int(piece[1:-1], 16) for piece in spelled) == text.encode()
-    assert told["difference"] < 1e-4  # and so every logit is finite
-    assert ["longer than any sentence" in warning for warning in told["warnings"]] == [True] * (len(text) > 32)
+    assert content["difference"] < 1e-4  # and so every logit is finite
+    assert ["longer than any sentence" in warning for warning in content["warnings"]] == [True] * (len(text) > 32)
 
 
-def test_two_that_ask_at_once_both_get_their_own_answer(address, trained):
+def test_concurrent_requests_get_their_own_answers(address, trained):
     texts = [SENTENCE, "The dog sleeps.", "A child sees the old house."] * 4
     with ThreadPoolExecutor(6) as pool:
-        bodies = list(pool.map(lambda t: asked(address, "api/ask", {"what": "look", "input": {"text": t}})[1], texts))
-    said = [json.loads(body)["output_text"] for body in bodies]
-    assert said == trained.translate(texts)
+        bodies = list(
+            pool.map(lambda t: asked(address, "api/ask", {"what": "overview", "input": {"text": t}})[1], texts)
+        )
+    outputs = [json.loads(body)["output_text"] for body in bodies]
+    assert outputs == trained.translate(texts)

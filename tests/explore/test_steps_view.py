@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from regard.explore.arrays import Matrix, unpacked
+from regard.explore.arrays import Matrix, unpack
 from regard.explore.matrices import tensor
 
 SENTENCE = "The old farmer helps the child."
@@ -20,7 +20,7 @@ def the_number(panel) -> float:
 
 
 def sum_of_terms(panel) -> float:
-    """Of the last table of the arithmetic: what its lines add up to, read from the page."""
+    """The sum of the terms in the last table of the arithmetic, as shown."""
     rows = panel.locator(".arithmetic table").last.locator("tbody tr:not(.total)")
     return sum(number(text) for text in rows.locator("td:last-child").all_inner_texts())
 
@@ -45,7 +45,7 @@ def test_a_walk_through_a_decoder_shows_the_models_numbers(trained, opened):
         assert panel.get_by_role("heading", name=re.compile("^the encoder's values V")).count() == 1
         field = panel.get_by_role("application", name=re.compile("^z, head 2"))
         field.focus()
-        for key in ("ArrowRight", "ArrowRight", "ArrowRight", "Enter"):  # the first only says where one is
+        for key in ("ArrowRight", "ArrowRight", "ArrowRight", "Enter"):  # the first key only shows the current cell
             field.press(key)
         panel.locator('.arithmetic[data-cell*=",2,2]"]').wait_for()
         value = float(cross.heads_BHTV[0, 1, 2, 2])
@@ -92,7 +92,7 @@ def test_the_walk_leads_into_the_next_layer_and_to_the_probabilities(trained, op
         )
 
 
-def test_the_file_takes_apart_what_it_has_the_numbers_of(trained, page_on_disk, from_disk):
+def test_the_file_computes_the_arithmetic_it_has_the_numbers_for(trained, page_on_disk, from_disk):
     traced = trained.trace(SENTENCE)["encoder"].layers[1].part("mixer").attention()
     with from_disk(page_on_disk, fragment="#view=steps&layer=1&head=3&position=2&step=mixer.weights") as at:
         panel = at.ready("Steps")
@@ -104,13 +104,13 @@ def test_the_file_takes_apart_what_it_has_the_numbers_of(trained, page_on_disk, 
         assert "regard explore" in panel.locator(".arithmetic .problem").inner_text(), "weights are not in the file"
 
 
-def test_an_image_is_walked_through_on_a_small_screen(image_classifier, opened):
+def test_the_walk_through_an_image_fits_a_small_screen(image_classifier, opened):
     with opened(image_classifier, width=400, fragment="#view=steps&step=token") as at:
         panel = at.ready("Steps")
         position = image_classifier.subject(at.session.images[at.session.first["image"]]).last.before
         panel.get_by_label("position", exact=True).select_option(str(position))
         at.ready("Steps")
-        token = float(tensor(at.session.looked(0, at.session.first), "layers.token")[position, 0])
+        token = float(tensor(at.session.traced(0, at.session.first), "layers.token")[position, 0])
         assert the_number(panel) == pytest.approx(token, abs=1e-3)
         assert sum_of_terms(panel) == pytest.approx(token, abs=1e-3), "pixels times weights"
         assert at.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -118,5 +118,5 @@ def test_an_image_is_walked_through_on_a_small_screen(image_classifier, opened):
 
 def test_large_numbers_are_sent_with_more_digits():
     values = np.array([[0.0, -70.123, 3.999, 5e-5], [-np.inf, np.inf, 1e30, -1e-3]], np.float32)
-    _, read = unpacked(Matrix(values, "long", {}).message())
+    _, read = unpack(Matrix(values, "long", {}).message())
     np.testing.assert_allclose(read, values, rtol=1.6e-5)

@@ -46,16 +46,16 @@ def _equal(one, other):
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_checkpoints_say_what_their_weights_say(run, by_hand):
+def test_checkpoints_give_the_probabilities_of_their_weights(run, by_hand):
     before = {name: weight.clone() for name, weight in run.model.named_parameters()}
     files = sorted((path, path.stat().st_mtime_ns) for path in run.folder.path.rglob("*"))
-    found = ask(run, "checkpoints", FIRST)
-    assert found["steps"] == run.folder.saved_steps() and len(found["steps"]) > 2
-    assert found["shown"] == [step for step in found["steps"] if step != found["final"]]
+    checkpoints = ask(run, "checkpoints", FIRST)
+    assert checkpoints["steps"] == run.folder.saved_steps() and len(checkpoints["steps"]) > 2
+    assert checkpoints["shown"] == [step for step in checkpoints["steps"] if step != checkpoints["final"]]
     final = load_file(run.folder.path / "model.safetensors")
-    same = [step for step in found["steps"] if _equal(weights_of(run, step), final)]
-    assert same == ([] if found["final"] is None else [found["final"]])
-    for step in found["steps"]:
+    same = [step for step in checkpoints["steps"] if _equal(weights_of(run, step), final)]
+    assert same == ([] if checkpoints["final"] is None else [checkpoints["final"]])
+    for step in checkpoints["steps"]:
         asked = ask(run, "at_checkpoint", FIRST, step=step)
         np.testing.assert_allclose(asked["values"], by_hand(step), atol=1e-5)
     assert all(torch.equal(weight, before[name]) for name, weight in run.model.named_parameters())
@@ -80,8 +80,8 @@ def test_a_damaged_checkpoint_is_left_out(run):
     content = file.read_bytes()
     try:
         file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        found = ask(run, "checkpoints", FIRST)
-        assert step not in found["shown"] and "sha256" in found["problems"][str(step)]
+        checkpoints = ask(run, "checkpoints", FIRST)
+        assert step not in checkpoints["shown"] and "sha256" in checkpoints["problems"][str(step)]
         with pytest.raises(UsageError, match="damaged"):
             ask(run, "at_checkpoint", FIRST, step=step)
     finally:
@@ -90,7 +90,7 @@ def test_a_damaged_checkpoint_is_left_out(run):
         ask(run, "at_checkpoint", FIRST, step=3)
 
 
-def test_the_page_shows_the_course_and_every_checkpoint(run, by_hand, opened):
+def test_the_page_shows_the_curves_and_every_checkpoint(run, by_hand, opened):
     steps = ask(run, "checkpoints", FIRST)["shown"]
     valid = [record for record in run.folder.read_metrics() if "valid_loss" in record]
     with opened(run, text=SENTENCE) as at:

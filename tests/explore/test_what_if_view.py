@@ -1,4 +1,4 @@
-"""What if: what the page says of a changed model is what such a model says."""
+"""What if: the answers of a changed model on the page are those of a model that is changed in that way."""
 
 import json
 import urllib.request
@@ -42,7 +42,7 @@ def without_head(trained):
     return give
 
 
-def test_enter_asks_for_the_patch_as_it_does_for_an_input(trained, opened):
+def test_enter_submits_the_second_input(trained, opened):
     with opened(trained, text=SENTENCE, fragment="#view=what-if") as at:
         at.page.get_by_role("button", name="Patch", exact=True).first.click()
         field = at.page.locator("#second-input-text")
@@ -53,68 +53,69 @@ def test_enter_asks_for_the_patch_as_it_does_for_an_input(trained, opened):
         assert at.page.locator("#panel .heatmap").count() > 0
 
 
-def test_a_head_that_is_off_is_a_head_without_weights(session, trained, without_head):
+def test_switching_a_head_off_equals_zeroing_its_weights(session, trained, without_head):
     with serving(session) as address:
         request = {"input": GIVEN, "what": "ablate", "options": {"heads": ["decoder.0.cross.1"]}}
         with urllib.request.urlopen(f"{address}api/ask", json.dumps(request).encode()) as response:
-            found = json.loads(response.read())
-    logits_AW, said = without_head(0, 1)
-    before_A = trained.trace(SENTENCE).logits_AW.log_softmax(-1)[range(len(said)), said]
-    after_A = logits_AW.log_softmax(-1)[range(len(said)), said]
-    assert found["change"]["values"] == pytest.approx((after_A - before_A).tolist(), abs=1e-5)
-    assert found["said"] == pytest.approx(after_A.exp().tolist(), abs=1e-5)
-    assert found["after"]["tokens"] == logits_AW.argmax(-1).tolist()
-    assert found["after"]["probabilities"] == pytest.approx(logits_AW.softmax(-1).amax(-1).tolist(), abs=1e-5)
+            result = json.loads(response.read())
+    logits_AW, output = without_head(0, 1)
+    before_A = trained.trace(SENTENCE).logits_AW.log_softmax(-1)[range(len(output)), output]
+    after_A = logits_AW.log_softmax(-1)[range(len(output)), output]
+    assert result["change"]["values"] == pytest.approx((after_A - before_A).tolist(), abs=1e-5)
+    assert result["p_output"] == pytest.approx(after_A.exp().tolist(), abs=1e-5)
+    assert result["after"]["tokens"] == logits_AW.argmax(-1).tolist()
+    assert result["after"]["probabilities"] == pytest.approx(logits_AW.softmax(-1).amax(-1).tolist(), abs=1e-5)
 
 
 def test_other_tokens_are_another_input(session, trained):
     subject = trained.subject(SENTENCE)
     source, target = subject.tokens
     swapped = [[source[1], source[0], *source[2:]], target]
-    found = answer(session, 0, GIVEN, "change", {"tokens": swapped})
+    result = answer(session, 0, GIVEN, "change", {"tokens": swapped})
     logits_AW = subject.with_tokens(swapped).logits()[0]
-    said = [each.token for each in subject.answers]
-    expected = logits_AW.softmax(-1)[range(len(said)), said].tolist()
-    assert found["said"] == pytest.approx(expected, abs=1e-5)
-    looked = answer(session, 0, found["input"], "look", {})
-    assert looked["stacks"][0]["pieces"] == found["pieces"][0] != subject.stacks[0].pieces
+    output = [each.token for each in subject.answers]
+    expected = logits_AW.softmax(-1)[range(len(output)), output].tolist()
+    assert result["p_output"] == pytest.approx(expected, abs=1e-5)
+    overview = answer(session, 0, result["input"], "overview", {})
+    assert overview["stacks"][0]["pieces"] == result["pieces"][0] != subject.stacks[0].pieces
     with pytest.raises(UsageError, match="as many"):
         answer(session, 0, GIVEN, "change", {"tokens": [source[:-1], target]})
 
 
-def test_the_vocabulary_is_searched_by_its_beginning(session, trained):
+def test_the_vocabulary_is_searched_by_prefix(session, trained):
     tokenizer = trained.tokenizers.both[0]
-    found = answer(session, 0, GIVEN, "vocabulary", {"prefix": "th", "stack": "encoder"})
+    matches = answer(session, 0, GIVEN, "vocabulary", {"prefix": "th", "stack": "encoder"})
     words = [tokenizer.piece(token) for token in range(tokenizer.size)]
-    every = [token for token, word in enumerate(words) if word.strip().lower().startswith("th")]
-    assert found["tokens"] == sorted(found["tokens"], key=every.index) and len(found["tokens"]) == min(20, len(every))
-    assert found["words"] == [words[token] for token in found["tokens"]]
+    all_matches = [token for token, word in enumerate(words) if word.strip().lower().startswith("th")]
+    assert matches["tokens"] == sorted(matches["tokens"], key=all_matches.index)
+    assert len(matches["tokens"]) == min(20, len(all_matches))
+    assert matches["words"] == [words[token] for token in matches["tokens"]]
     exact = answer(session, 0, GIVEN, "vocabulary", {"prefix": "the", "stack": "encoder"})
     assert exact["words"][0].strip().lower() == "the"
 
 
 def test_patching_all_of_the_source_restores_the_other_output(session, trained):
     other = "The old farmer sees the child."
-    found = answer(session, 0, GIVEN, "patch", {"other": {"text": other}})
+    effect = answer(session, 0, GIVEN, "patch", {"other": {"text": other}})
     here, there = trained.subject(SENTENCE), trained.subject(other)
     logits_AW = there.with_tokens([there.tokens[0], here.tokens[1]]).logits()[0]
     best = logits_AW.argmax(-1)
     own = here.logits()[0].argmax(-1)
-    place = found["answer"]
-    assert place == (best != own).nonzero()[0, 0]
-    assert found["tokens"] == [here.name_of(int(best[place])), here.name_of(int(own[place]))]
-    assert found["clean"] == pytest.approx(
-        float(logits_AW[place, best[place]] - logits_AW[place, own[place]]), abs=1e-4
+    position = effect["answer"]
+    assert position == (best != own).nonzero()[0, 0]
+    assert effect["tokens"] == [here.name_of(int(best[position])), here.name_of(int(own[position]))]
+    assert effect["clean"] == pytest.approx(
+        float(logits_AW[position, best[position]] - logits_AW[position, own[position]]), abs=1e-4
     )
-    effects = dict(zip(found["labels"][0], found["values"], strict=True))
+    effects = dict(zip(effect["labels"][0], effect["values"], strict=True))
     last = f"decoder.{len(trained.model.decoder) - 1}"
-    assert effects[last][place] == pytest.approx(1, abs=1e-4)  # there the answer is read
+    assert effects[last][position] == pytest.approx(1, abs=1e-4)  # where the answer is read
     with pytest.raises(UsageError, match="differ in length"):
         answer(session, 0, GIVEN, "patch", {"other": {"text": "The child sleeps."}})
 
 
 def test_the_page_switches_off_changes_and_patches(trained, opened, without_head):
-    logits_AW, said = without_head(0, 1)
+    logits_AW, output = without_head(0, 1)
     with opened(trained, **GIVEN) as at:
         panel = at.view("What if")
         head = panel.get_by_role("button", name="decoder, layer 1, cross-attention, head 2 off")
@@ -122,7 +123,7 @@ def test_the_page_switches_off_changes_and_patches(trained, opened, without_head
         rows = panel.locator(".changes-table tbody tr")
         rows.first.wait_for()
         shown = [percent(each) for each in rows.locator("td:nth-child(4)").all_inner_texts()]
-        expected = logits_AW.softmax(-1)[range(len(said)), said].tolist()
+        expected = logits_AW.softmax(-1)[range(len(output)), output].tolist()
         assert shown == pytest.approx(expected, abs=1e-3)
         assert head.evaluate("element => element === document.activeElement")
         at.page.reload()  # what is off stands in the address
@@ -171,7 +172,7 @@ def percent(text):
     return float(text.removesuffix("%").strip().replace("−", "-")) / 100
 
 
-def test_the_file_has_each_change_alone(trained, page_on_disk, from_disk):
+def test_the_file_has_each_ablation_by_itself(trained, page_on_disk, from_disk):
     change = trained.trace(SENTENCE).ablate(layers=["encoder.0"]).change.values
     with from_disk(page_on_disk) as at:
         panel = at.view("What if")
@@ -183,19 +184,20 @@ def test_the_file_has_each_change_alone(trained, page_on_disk, from_disk):
         assert panel.locator(".changes-table").count() == 0
 
 
-def test_changed_tokens_are_opened_as_the_text_that_they_spell(session, trained, opened):
-    """A changed source gets an output of its own; a changed output is a given one."""
+def test_changed_tokens_open_as_the_text_they_spell(session, trained, opened):
+    """A changed source gets a new output; a changed output is given."""
     subject = trained.trace(SENTENCE).subject
     source, written = trained.tokenizers.both
     other = source.encode(["The young farmer helps the child."])[0]
-    input_ = answer(session, 0, GIVEN, "opened", {"tokens": [[*other, END], subject.tokens[1]]})["input"]
+    input_ = answer(session, 0, GIVEN, "input_for_tokens", {"tokens": [[*other, END], subject.tokens[1]]})["input"]
     assert input_ == {"text": "The young farmer helps the child."}
     target = written.encode(["Das Kind."])[0]
-    both = answer(session, 0, GIVEN, "opened", {"tokens": [subject.tokens[0], [START, *target]]})["input"]
-    assert both == {"text": SENTENCE, "target": written.decode([target])[0]}
+    tokens = [subject.tokens[0], [START, *target]]
+    changed_output = answer(session, 0, GIVEN, "input_for_tokens", {"tokens": tokens})["input"]
+    assert changed_output == {"text": SENTENCE, "target": written.decode([target])[0]}
     odd = [[*reversed(subject.tokens[0][:-1]), END], subject.tokens[1]]
-    found = answer(session, 0, GIVEN, "opened", {"tokens": odd})["input"]
-    assert session.looked(0, found).trace.subject.tokens[0] == odd[0]
+    odd_input = answer(session, 0, GIVEN, "input_for_tokens", {"tokens": odd})["input"]
+    assert session.traced(0, odd_input).trace.subject.tokens[0] == odd[0]
     with opened(trained, text=SENTENCE) as at:
         at.page.evaluate(
             "input => { location.hash = `#input=${encodeURIComponent(JSON.stringify(input))}` }",

@@ -44,20 +44,20 @@ def test_neighbours_and_positions_are_the_models(trained, opened):
 
         panel.get_by_label("Another token").fill("child")
         panel.get_by_label("Another token").press("Enter")
-        panel.get_by_role("group", name="Found").get_by_role("button").first.click()
+        panel.get_by_role("group", name="Matches").get_by_role("button").first.click()
         panel.get_by_role("heading", name="Nearest to child (cosine)").wait_for()
 
 
-def test_the_plane_is_that_of_principal_components(trained):
-    found = ask(trained, "projection", {"text": SENTENCE}, stack="encoder")
+def test_the_projection_is_on_principal_components(trained):
+    projection = ask(trained, "projection", {"text": SENTENCE}, stack="encoder")
     table = trained.model.source_embedding.table.weight.detach().double()
-    unit = torch.nn.functional.normalize(table[found["tokens"]], dim=1)
+    unit = torch.nn.functional.normalize(table[projection["tokens"]], dim=1)
     centred = unit - unit.mean(0)
     variance, directions = torch.linalg.eigh(centred.T @ centred)
     along = centred @ directions[:, [-1, -2]]
-    np.testing.assert_allclose(np.abs(found["values"]), along.abs().numpy(), atol=1e-5)
-    np.testing.assert_allclose(found["shares"], (variance / variance.sum())[[-1, -2]].numpy(), atol=1e-6)
-    assert found["groups"].count("input") == len(set(trained.trace(SENTENCE).subject.tokens[0]))
+    np.testing.assert_allclose(np.abs(projection["values"]), along.abs().numpy(), atol=1e-5)
+    np.testing.assert_allclose(projection["shares"], (variance / variance.sum())[[-1, -2]].numpy(), atol=1e-6)
+    assert projection["groups"].count("input") == len(set(trained.trace(SENTENCE).subject.tokens[0]))
 
 
 def test_merges_end_in_the_tokens_of_the_input(texts, train_once, opened):
@@ -80,13 +80,13 @@ def test_merges_end_in_the_tokens_of_the_input(texts, train_once, opened):
 
 
 def test_rotations_are_those_of_the_attention(language):
-    found = np.array(ask(language, "rotations", {"text": "The old"}, stack="layers")["values"])
+    cosines = np.array(ask(language, "rotations", {"text": "The old"}, stack="layers")["values"])
     width = language.model.trunk.blocks[0].mixer.key_width
     angles = np.arange(7)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
-    np.testing.assert_allclose(found, np.cos(angles), atol=1e-5)
+    np.testing.assert_allclose(cosines, np.cos(angles), atol=1e-5)
 
 
-def test_words_that_are_not_there(trained, image_classifier):
+def test_missing_words(trained, image_classifier):
     first = {"text": SENTENCE}
     assert ask(trained, "rotations", first, stack="encoder") is None
     assert ask(image_classifier, "merges", {}) == {}
@@ -108,7 +108,7 @@ def test_the_file_has_the_words_of_its_input(page_on_disk, from_disk):
 
 @pytest.fixture(scope="module")
 def masked_pairs(texts, train_once):
-    """A masked model over byte pairs; it need not have learned anything."""
+    """A masked model over byte pairs, hardly trained."""
     settings = ["data.text=documents.jsonl", "tokenizer.kind=bpe", "tokenizer.vocabulary=400", "data.held_out=0.1"]
     settings += ["training.steps=2", "training.validate_every=2", "training.tokens_per_batch=512"]
     return train_once("masked-pairs", "bert-small", *TINY_TEXT, *settings, "training.row_length=64", data=texts)
@@ -117,7 +117,7 @@ def masked_pairs(texts, train_once):
 @pytest.mark.parametrize("text", ["The [MASK] sleeps.", "The [MASK], [MASK].", "[MASK] sees (the) child", "The[MASK]!"])
 def test_tokens_around_a_mask_are_those_that_the_model_reads(masked_pairs, text):
     merges = ask(masked_pairs, "merges", {"text": text})["layers"]
-    stack = ask(masked_pairs, "look", {"text": text})["stacks"][0]
+    stack = ask(masked_pairs, "overview", {"text": text})["stacks"][0]
     special = {"<start>", "<end>", "[MASK]"}
     read = [token for token, piece in zip(stack["tokens"], stack["pieces"], strict=True) if piece not in special]
     assert [token["id"] for token in merges["tokens"]] == read

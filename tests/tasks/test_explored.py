@@ -9,7 +9,7 @@ from regard import registry
 from regard.errors import UsageError
 from regard.explore import recording
 from regard.explore.questions import QUESTIONS
-from regard.explore.recording import answers_in, recorded
+from regard.explore.recording import recorded, unpacked_answers
 from regard.explore.session import Session
 
 LAYERED = [name for name in registry.names("tasks") if name != "embeddings"]
@@ -18,9 +18,9 @@ LAYERED = [name for name in registry.names("tasks") if name != "embeddings"]
 @pytest.fixture
 def few_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is alike for every head, position and answer, a few."""
-    monkeypatch.setattr(recording, "MOST_CHANGES", 8)
-    monkeypatch.setattr(recording, "MOST_EXPLAINED", 1)
-    monkeypatch.setattr(recording, "MOST_ANSWERS", 2)
+    monkeypatch.setattr(recording, "MOST_ABLATIONS", 8)
+    monkeypatch.setattr(recording, "MOST_ATTRIBUTED", 1)
+    monkeypatch.setattr(recording, "MOST_CONTRIBUTIONS", 2)
 
 
 @pytest.mark.parametrize("task", LAYERED)
@@ -28,11 +28,11 @@ def test_everything_that_the_page_asks_is_answered(task, tiny_run, few_of_each):
     session = Session([regard.load(tiny_run(task))])
     content, _ = recorded(session)
     session.close()
-    answers = answers_in(content)
+    answers = unpacked_answers(content)
     asked = {json.loads(key)["what"] for key in answers}
-    assert {"look", "steps", "candidates"} <= asked <= set(QUESTIONS)
-    look = next(each["value"] for key, each in answers.items() if json.loads(key)["what"] == "look")
-    assert look["difference"] < 1e-4 and look["answers"]
+    assert {"overview", "steps", "candidates"} <= asked <= set(QUESTIONS)
+    overview = next(each["value"] for key, each in answers.items() if json.loads(key)["what"] == "overview")
+    assert overview["difference"] < 1e-4 and overview["answers"]
     assert all(set(each) in ({"value"}, {"error"}) for each in answers.values())
 
 

@@ -68,7 +68,7 @@ def explore(
     session = Session(tasks)
     try:
         if given or any(first.values()):
-            session = Session(tasks, {session.fields(0)[0]: given, **first})
+            session = Session(tasks, {session.field_names(0)[0]: given, **first})
         _look(session)
         if output is not None:
             from regard.explore.recording import write_page
@@ -100,7 +100,7 @@ def _look(session: Any) -> None:
     """A mistake in the input is told before the page opens."""
     for run, task in enumerate(session.tasks):
         try:
-            session.looked(run, session.input_for(run, session.first))
+            session.traced(run, session.input_for(run, session.first))
         except RegardError as error:
             whose = f"'{task.folder.path.name}': " if run else ""
             raise UsageError(whose + error.what, error.why, error.fix) from None

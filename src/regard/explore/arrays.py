@@ -4,8 +4,7 @@
     half    float16                         plane 0: high bytes, plane 1: low bytes       relative error ≤ 4.9e-4
     long    the upper 24 bits of float32    planes 0, 1, 2, the highest bytes first       relative error ≤ 1.6e-5
 
-Bytes that are alike lie side by side, so they pack to a fraction. A page draws from the first plane alone, and reads
-numbers from all.
+Similar bytes lie side by side, so they compress to a fraction.
 
 A message is the length of its head (4 bytes, little-endian), the head as JSON, and the planes, gzipped.
 """
@@ -23,12 +22,12 @@ from numpy.typing import NDArray
 
 Kind = Literal["unit", "half", "long"]
 LEVELS = 1023
-PACKING = 6  # of 9: beyond it, a few percent smaller for several times the work
+COMPRESSION = 6  # of 9: higher levels save a few percent for several times the work
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Numbers with a kind, and what else the page must know of them."""
+    """Numbers, how they are encoded, and notes for the page."""
 
     values: NDArray[np.float32]
     kind: Kind
@@ -39,8 +38,8 @@ class Matrix:
         return {"shape": list(self.values.shape), "kind": self.kind} | self.notes
 
     def packed(self) -> bytes:
-        """The planes, gzipped: the same bytes each time."""
-        return gzip.compress(planes(self.values, self.kind), PACKING, mtime=0)
+        """The planes, gzipped; reproducible byte for byte."""
+        return gzip.compress(planes(self.values, self.kind), COMPRESSION, mtime=0)
 
     def message(self) -> bytes:
         head = json.dumps(self.head).encode()
@@ -56,13 +55,13 @@ def planes(values: NDArray[Any], kind: Kind) -> bytes:
         bits = flat.view(np.uint32)
         rounded = np.where(np.isfinite(flat), bits + np.uint32(128), bits)
         return b"".join(((rounded >> shift) & 255).astype(np.uint8).tobytes() for shift in (24, 16, 8))
-    with np.errstate(over="ignore"):  # beyond what float16 holds: infinite
+    with np.errstate(over="ignore"):  # what float16 cannot hold becomes infinite
         halves = flat.astype("<f2").view(np.uint8).reshape(-1, 2)
     return halves[:, 1].tobytes() + halves[:, 0].tobytes()
 
 
-def unpacked(message: bytes) -> tuple[dict[str, Any], NDArray[np.float32]]:
-    """What a message says, as the page reads it."""
+def unpack(message: bytes) -> tuple[dict[str, Any], NDArray[np.float32]]:
+    """The head and the values of a message, decoded as the page does it."""
     (length,) = struct.unpack_from("<I", message)
     head = json.loads(message[4 : 4 + length])
     raw = np.frombuffer(gzip.decompress(message[4 + length :]), np.uint8)
@@ -77,16 +76,14 @@ def unpacked(message: bytes) -> tuple[dict[str, Any], NDArray[np.float32]]:
     return head, values.reshape(head["shape"])
 
 
-def reduced(values: NDArray[Any], most: int) -> tuple[NDArray[Any], int, int]:
-    """The last two axes shortened to at most so many, each cell the largest of those it stands for; and the steps.
+def max_pooled(values: NDArray[Any], most: int) -> tuple[NDArray[Any], int, int]:
+    """The last two axes shortened to at most `most`, and by which two factors. Each cell is the maximum of its block.
 
-    By the largest, since a mean would hide single links.
+    The maximum, because a mean would hide single links.
     """
-    rows, columns = (-(-size // most) if size > most else 1 for size in values.shape[-2:])
-    if rows == columns == 1:
+    down, across = (-(-size // most) if size > most else 1 for size in values.shape[-2:])
+    if down == across == 1:
         return values, 1, 1
-    starts_rows, starts_columns = (
-        np.arange(0, size, step) for size, step in zip(values.shape[-2:], (rows, columns), strict=True)
-    )
-    by_rows = np.maximum.reduceat(values, starts_rows, axis=-2)
-    return np.maximum.reduceat(by_rows, starts_columns, axis=-1), rows, columns
+    rows, columns = (np.arange(0, size, step) for size, step in zip(values.shape[-2:], (down, across), strict=True))
+    pooled = np.maximum.reduceat(values, rows, axis=-2)
+    return np.maximum.reduceat(pooled, columns, axis=-1), down, across

@@ -1,6 +1,6 @@
-"""What the page asks about images: what is drawn over them, what heads see in them, and how pixels continue.
+"""Questions about images: overlays, the attention of heads, and how pixels continue.
 
-Shapes: H heads · T positions · S positions looked at; of images H × W pixels, C channels
+Shapes: H heads · T positions · S positions attended to; of images H × W pixels, C channels
 """
 
 from __future__ import annotations
@@ -12,78 +12,79 @@ from numpy.typing import NDArray
 
 from regard.errors import UsageError
 from regard.explain.mask_drawing import palette
-from regard.explore.look import as_png
-from regard.explore.session import Looked
+from regard.explore.overview import as_png
+from regard.explore.session import TracedInput
+from regard.explore.stages import key_stack, stack_with
 from regard.inside.biases import window_bias
 from regard.inside.named import named
 from regard.inside.rollout import everywhere, read_from, reading
 from regard.layers.windows import WindowAttention
 
 
-def image(looked: Looked) -> dict[str, Any]:
-    """The windows of every layer of a Swin, the box of a detector, the mask of a segmenter; whether pixels continue."""
+def image(traced: TracedInput) -> dict[str, Any]:
+    """The windows of a Swin's layers, the box of a detector, the mask of a segmenter, and whether pixels continue."""
     windows = {
         part.name: {"window": list(part.module.window), "shift": list(part.module.shift)}
-        for part in looked.trace.parts()
+        for part in traced.trace.parts()
         if isinstance(part.module, WindowAttention)
     }
     return {
         "windows": windows,
-        "box": _box(looked),
-        "mask": _mask(looked),
-        "completes": hasattr(looked.task, "complete"),
+        "box": _box(traced),
+        "mask": _mask(traced),
+        "completes": hasattr(traced.task, "complete"),
     }
 
 
-def seen(looked: Looked, part: str, answer: int = -1) -> dict[str, Any]:
-    """What every head of a part looks at from where an answer is read: [H, S]. Its rows sum to 1."""
-    weights_HTS = looked.attention(part).weights_BHTS[0]
-    trace = looked.trace
-    stack = next(each.stack for each in trace.stacks if part.startswith(f"{each.name}."))
-    of_answers = stack.name == trace.last.name or trace.last.stack.grid is not None
-    # Patches that a decoder reads are all read, each as it is.
-    reading_T = reading(trace, answer, stack) if of_answers else everywhere(stack)
-    keys = trace.stacks[trace.subject.stacks.index(stack) - 1].stack if looked.part(part).cross else stack
+def readout_attention(traced: TracedInput, part: str, answer: int = -1) -> dict[str, Any]:
+    """What every head of a part attends to from where an answer is read: [H, S]. Rows sum to 1."""
+    weights_HTS = traced.attention(part).weights_BHTS[0]
+    trace = traced.trace
+    stack = stack_with(trace, traced.part(part)).stack
+    has_answers = stack.name == trace.last.name or trace.last.stack.grid is not None
+    # A decoder reads every patch of its encoder alike.
+    reading_T = reading(trace, answer, stack) if has_answers else everywhere(stack)
+    keys = key_stack(trace, traced.part(part)).stack
     return named(
         "attention",
         reading_T.to(weights_HTS) @ weights_HTS,
         [("head", [str(head + 1) for head in range(len(weights_HTS))]), ("position", keys.pieces)],
-        read_from=read_from(trace, answer) if of_answers else "the mean of all patches",
+        read_from=read_from(trace, answer) if has_answers else "the mean of all patches",
         readers=reading_T.nonzero()[:, 0].tolist(),
     ).to_json()
 
 
-def bias(looked: Looked, part: str) -> dict[str, Any]:
-    """What every head of a part of a Swin adds to a score for how far two patches are apart."""
-    window = looked.part(part).module
+def bias(traced: TracedInput, part: str) -> dict[str, Any]:
+    """What every head of a part of a Swin adds to a score for the offset between two patches."""
+    window = traced.part(part).module
     if not isinstance(window, WindowAttention):
-        raise UsageError(f"'{part}' has no biases of distances.", "It is no attention in windows.", "Choose another.")
+        raise UsageError(f"'{part}' has no biases of offsets.", "It is not windowed attention.", "Choose another part.")
     return window_bias(window).to_json()
 
 
-def complete(looked: Looked, keep: float = 0.5, temperature: float = 0.0, seed: int = 1) -> dict[str, Any]:
-    """The first rows of the image, and below them what the model adds. At temperature 0, always the likeliest."""
-    task: Any = looked.task
-    picture_HWC = looked.trace.subject.picture_HWC
+def complete(traced: TracedInput, keep: float = 0.5, temperature: float = 0.0, seed: int = 1) -> dict[str, Any]:
+    """The first rows of the image, and below them the model's continuation. Temperature 0: always the likeliest."""
+    task: Any = traced.task
+    picture_HWC = traced.trace.subject.picture_HWC
     if not hasattr(task, "complete") or picture_HWC is None:
         raise UsageError("Nothing can be completed.", "This is not a model of pixels.", "Choose another run.")
     completed_11HWC = task.complete([picture_HWC], keep, samples=1, seed=seed, temperature=temperature)
     return {"picture": as_png(completed_11HWC[0, 0]), "rows": task.kept_rows(keep)}
 
 
-def _box(looked: Looked) -> list[float] | None:
-    """Left, top, right and bottom, in shares of the picture."""
-    subject = looked.trace.subject
+def _box(traced: TracedInput) -> list[float] | None:
+    """Left, top, right and bottom, as fractions of the picture."""
+    subject = traced.trace.subject
     if subject.box is None or subject.picture_HWC is None:
         return None
     height, width, _ = subject.picture_HWC.shape
     return [side / length for side, length in zip(subject.box, (width, height) * 2, strict=True)]
 
 
-def _mask(looked: Looked) -> dict[str, Any] | None:
-    """The class of every pixel in colours, and what they stand for. Black, the ground's, would hide the picture."""
-    task: Any = looked.task
-    picture_HWC = looked.trace.subject.picture_HWC
+def _mask(traced: TracedInput) -> dict[str, Any] | None:
+    """The class of every pixel as a colour, with a key. Black, the background's, would hide the picture."""
+    task: Any = traced.task
+    picture_HWC = traced.trace.subject.picture_HWC
     if not hasattr(task, "segment") or picture_HWC is None:
         return None
     class_HW: NDArray[np.uint8] = task.guess(picture_HWC[None])[0]

@@ -1,9 +1,10 @@
-"""Matrices by name: what a trace noted, what attention computed, and what stages.py makes of them.
+"""Matrices by name: an owner, which is a stack, a part or nothing, and a quantity.
 
-    STACK.content, .position, .constant, .residual       what the first block reads, as a sum; the residual stream
-    PART.read, .wrote                                    what goes into a part and what it writes
-    PART.queries … .heads                                of every attention, a matrix for each head
+    STACK.content, .position, .constant, .residual       the summands of what the first block reads; the residual stream
+    PART.read, .wrote                                    the input and the output of a part
+    PART.queries … .heads                                of every attention, one matrix per head
     logits                                               of every answer
+    …                                                    and the stages between them (stages.py)
 
 Shapes: T positions · D model width · H heads
 """
@@ -18,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import UsageError, did_you_mean
-from regard.explore.arrays import LEVELS, Kind, Matrix, reduced
-from regard.explore.session import Looked
-from regard.explore.stages import READERS, stack_of
+from regard.explore.arrays import LEVELS, Kind, Matrix, max_pooled
+from regard.explore.session import TracedInput
+from regard.explore.stages import STAGES, stack_of
 
 MOST = 512  # rows and columns of a matrix that are sent at once
 OF_ATTENTION = ("queries", "keys", "values", "scores", "weights", "heads")
@@ -28,7 +29,7 @@ OF_ANSWERS = ("logits", "probabilities")
 
 
 def matrix(
-    looked: Looked,
+    traced: TracedInput,
     name: str,
     head: int | None = None,
     rows: tuple[int, int] | None = None,
@@ -36,42 +37,42 @@ def matrix(
     most: int = MOST,
     compact: bool = False,
 ) -> Matrix:
-    """A matrix that the page asks for: "encoder.0.mixer.weights", of one head or all, a window of it or all of it.
+    """A matrix such as "encoder.0.mixer.weights": of one head or of all, in full or a window of it.
 
-    What is larger than `most` is reduced by the largest; its notes say by how much. A single row or column is exact.
+    Scores and weights larger than `most` are max-pooled; `notes` give the step. A single row or column is exact.
     `compact`: with fewer digits.
     """
-    what = name.rpartition(".")[2]
-    values = tensor(looked, name).detach().float().cpu().numpy()
+    quantity = name.rpartition(".")[2]
+    values = tensor(traced, name).detach().float().cpu().numpy()
     if head is not None:
         if values.ndim < 3 or not 0 <= head < len(values):
-            axis = "head" if what in OF_ATTENTION else "layer"
+            axis = "head" if quantity in OF_ATTENTION else "layer"
             raise UsageError(f"'{name}' has no {axis} {head + 1}.", "There are fewer.", "Choose another.")
         values = values[head]
     window = _window(values.shape, rows, columns)
     values = values[(..., *window)]
     step = (1, 1)
-    if what in ("weights", "scores") and most and min(values.shape[-2:]) > 1:
-        values, *step = reduced(values, max(8, min(most, MOST)))  # type: ignore[assignment]
+    if quantity in ("weights", "scores") and most and min(values.shape[-2:]) > 1:
+        values, *step = max_pooled(values, max(8, min(most, MOST)))  # type: ignore[assignment]
     kind: Kind = "half" if compact and _fits_half(values) else "long"
-    if what in ("weights", "probabilities"):
-        kind = "half" if _vanishes(values) else "unit"
-    notes = {"name": name, "step": list(step), "from": [each.start for each in window]}
+    if quantity in ("weights", "probabilities"):
+        kind = "half" if _underflows(values) else "unit"
+    notes = {"name": name, "step": list(step), "from": [side.start for side in window]}
     return Matrix(values, kind, notes)
 
 
-def tensor(looked: Looked, name: str) -> Tensor:
-    """All of a matrix by its name; where it has heads or layers, they come first."""
-    of, _, what = name.rpartition(".")
-    if what not in _READERS or (what in OF_ANSWERS) != (not of):
+def tensor(traced: TracedInput, name: str) -> Tensor:
+    """A whole matrix by its name; heads or layers, if it has them, come first."""
+    owner, _, quantity = name.rpartition(".")
+    if quantity not in _READERS or (quantity in OF_ANSWERS) != (not owner):
         raise UsageError(
-            f"There is no matrix '{name}'.", "There is no such matrix.", did_you_mean(what, list(_READERS))
+            f"There is no matrix '{name}'.", "There is no such matrix.", did_you_mean(quantity, list(_READERS))
         )
-    return _READERS[what](looked, of, what)
+    return _READERS[quantity](traced, owner, quantity)
 
 
-def _vanishes(values: NDArray[np.float32]) -> bool:
-    """Whether 0 … 1 in ten bits would make nothing of a row, as of weights that are spread over thousands of places."""
+def _underflows(values: NDArray[np.float32]) -> bool:
+    """Whether some row would round to 0 in ten bits, such as weights spread over thousands of positions."""
     largest = values.max(-1)
     return bool(((largest > 0) & (largest < 1 / LEVELS)).any())
 
@@ -86,42 +87,42 @@ def _window(
     shape: tuple[int, ...], rows: tuple[int, int] | None, columns: tuple[int, int] | None
 ) -> tuple[slice, slice]:
     window = []
-    for side, size, asked in zip(("Rows", "Columns"), shape[-2:], (rows, columns), strict=True):
-        start, stop = asked or (0, size)
+    for side, size, span in zip(("Rows", "Columns"), shape[-2:], (rows, columns), strict=True):
+        start, stop = span or (0, size)
         if not 0 <= start < stop <= size:
             raise UsageError(f"{side} {start} to {stop} are out of range.", f"There are {size}.", "Choose others.")
         window.append(slice(start, stop))
     return window[0], window[1]
 
 
-def _of_stack(looked: Looked, of: str, what: str) -> Tensor:
-    stack = stack_of(looked, of)
-    if what == "residual":
+def _of_stack(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    stack = stack_of(traced, owner)
+    if quantity == "residual":
         return stack.residual_LTD
-    terms: Tensor = getattr(stack.embedding, f"{what}_TD")
-    return terms
-
-
-def _of_part(looked: Looked, of: str, what: str) -> Tensor:
-    x_TD: Tensor = getattr(looked.part(of), f"{what}_TD")
+    x_TD: Tensor = getattr(stack.embedding, f"{quantity}_TD")
     return x_TD
 
 
-def _of_attention(looked: Looked, of: str, what: str) -> Tensor:
-    traced = looked.attention(of)
-    suffix = {"queries": "BHTK", "keys": "BHSK", "values": "BHSV", "heads": "BHTV"}.get(what, "BHTS")
-    values: Tensor = getattr(traced, f"{what}_{suffix}")
+def _of_part(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    x_TD: Tensor = getattr(traced.part(owner), f"{quantity}_TD")
+    return x_TD
+
+
+def _of_attention(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    attention = traced.attention(owner)
+    suffix = {"queries": "BHTK", "keys": "BHSK", "values": "BHSV", "heads": "BHTV"}.get(quantity, "BHTS")
+    values: Tensor = getattr(attention, f"{quantity}_{suffix}")
     return values[0]
 
 
-def _logits(looked: Looked, of: str, what: str) -> Tensor:
-    return torch.as_tensor(looked.trace.logits_AW)
+def _logits(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    return torch.as_tensor(traced.trace.logits_AW)
 
 
-_READERS: dict[str, Callable[[Looked, str, str], Tensor]] = {
+_READERS: dict[str, Callable[[TracedInput, str, str], Tensor]] = {
     **dict.fromkeys(("content", "position", "constant", "residual"), _of_stack),
     **dict.fromkeys(("read", "wrote"), _of_part),
     **dict.fromkeys(OF_ATTENTION, _of_attention),
     "logits": _logits,
-    **READERS,
+    **STAGES,
 }

@@ -1,7 +1,7 @@
-"""What the page may ask: a name, and the function that answers it with something that JSON can say.
+"""The questions that the page may ask: a name each, and the function whose result is sent as JSON.
 
-A function takes what was looked at and what else was asked; the types of its arguments are checked before it is
-called. It is imported when it is first asked for.
+A function takes a traced input and the options of the question; their types are checked before it is called. It is
+imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.errors import UsageError, did_you_mean
 from regard.explore.session import Session
 
 QUESTIONS = {
-    "look": "regard.explore.look:look",
+    "overview": "regard.explore.overview:overview",
     "lens": "regard.explore.layers:lens",
     "contributions": "regard.explore.layers:contributions",
     "norms": "regard.explore.layers:norms",
@@ -35,8 +35,8 @@ QUESTIONS = {
     "at_checkpoint": "regard.explore.training:at_checkpoint",
     "ablate": "regard.explore.what_if:ablate",
     "change": "regard.explore.what_if:change",
-    "opened": "regard.explore.what_if:opened",
-    "rewrite": "regard.explore.what_if:rewrite",
+    "input_for_tokens": "regard.explore.what_if:input_for_tokens",
+    "regenerate": "regard.explore.what_if:regenerate",
     "patch": "regard.explore.what_if:patch",
     "vocabulary": "regard.explore.what_if:vocabulary",
     "candidates": "regard.explore.output:candidates",
@@ -48,45 +48,45 @@ QUESTIONS = {
     "arithmetic": "regard.explore.arithmetic:arithmetic",
     "attribution": "regard.explore.attribution:attribution",
     "image": "regard.explore.images:image",
-    "seen": "regard.explore.images:seen",
+    "readout_attention": "regard.explore.images:readout_attention",
     "bias": "regard.explore.images:bias",
     "complete": "regard.explore.images:complete",
 }
 
 
-def answer(session: Session, run: int, given: dict[str, Any], what: str, options: dict[str, Any]) -> Any:
-    """What a question about an input of a run is answered with."""
-    if what not in QUESTIONS:
+def answer(session: Session, run: int, fields: dict[str, Any], question: str, options: dict[str, Any]) -> Any:
+    """The answer to a question about an input of a run."""
+    if question not in QUESTIONS:
         raise UsageError(
-            f"'{what}' cannot be asked.", "There is no such question.", did_you_mean(what, list(QUESTIONS))
+            f"'{question}' cannot be asked.", "There is no such question.", did_you_mean(question, list(QUESTIONS))
         )
-    function = _function(what)
+    function = _function(question)
     with session.lock:
-        looked = session.looked(run, given)
+        traced = session.traced(run, fields)
         try:
-            return function(looked, **options)
+            return function(traced, **options)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or what
+            where = ".".join(map(str, first["loc"])) or question
             raise UsageError(
-                f"'{what}' cannot be asked like this.", f"{where}: {first['msg']}.", "Check the option."
+                f"'{question}' cannot be asked like this.", f"{where}: {first['msg']}.", "Check the option."
             ) from None
 
 
 @cache
-def _function(what: str) -> Any:
-    module, _, name = QUESTIONS[what].partition(":")
+def _function(question: str) -> Any:
+    module, _, name = QUESTIONS[question].partition(":")
     return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(getattr(import_module(module), name))
 
 
 def runs(session: Session) -> list[dict[str, Any]]:
-    """What the page must know of the runs themselves."""
+    """The runs that the page can choose from, with the settings that it mentions."""
     return [
         {
             "name": task.folder.path.name,
             "task": task.settings.task,
             "noun": task.about.noun,
-            "fields": session.fields(number),
+            "fields": session.field_names(number),
             "examples": session.examples(number),
             "parameters": sum(parameter.numel() for parameter in task.model.parameters()),
             "mixer": getattr(task.settings.model, "mixer", ""),

@@ -3,12 +3,12 @@
     GET  /                the page
     GET  /page/NAME       its modules and style
     GET  /api/runs        the runs, and the input to begin with
-    POST /api/ask         {"run", "input", "what", "options"}: an answer as JSON
-    POST /api/upload      an image, with ?name=: {"image": what it is called in an input from now on}
-    POST /api/matrix      {"run", "input", "name", …}: a matrix, packed (arrays.py); with "full": all digits, as JSON
+    POST /api/ask         {"run", "input", "what", "options"}: the answer to a question, as JSON
+    POST /api/upload      an image, with ?name=: {"image": the name that an input may use for it}
+    POST /api/matrix      {"run", "input", "name", …}: a matrix, packed (arrays.py); with "full", all digits as JSON
 
-It listens on 127.0.0.1. Requests that were meant for another name, or that another site's page sends, are refused:
-else a page from anywhere could read what is looked at here.
+It listens on 127.0.0.1 and refuses requests for another host name or from another site's page: otherwise any page that
+is open in the browser could read the inputs.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from regard.explore.page import index, modules
 from regard.explore.questions import answer, runs
 from regard.explore.session import Session
 
-MOST_BYTES = 80 * 2**20  # of a request: an image
+MOST_BYTES = 80 * 2**20  # of a request; images are the largest
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-# Nothing from elsewhere, whatever is in a text that is shown.
+# Nothing loads from elsewhere, whatever the texts on the page contain.
 POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-PROBLEM = "application/problem+json"  # an error, whatever the status: what, why and fix
+PROBLEM = "application/problem+json"  # an error in what, why and fix, whatever the status
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -53,7 +53,7 @@ HEADERS = {
 }
 
 
-class Ask(BaseModel):
+class QuestionBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     run: int = 0
@@ -62,7 +62,7 @@ class Ask(BaseModel):
     options: dict[str, Any] = {}
 
 
-class AskMatrix(BaseModel):
+class MatrixBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     run: int = 0
@@ -83,48 +83,48 @@ def make_app(session: Session) -> Starlette:
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in modules():  # names, not paths: nothing else can be asked for
+        if name not in modules():  # names, not paths: nothing outside the page can be read
             return _error(UsageError(f"There is no '{name}'.", "It is not part of the page.", "Open /."), 404)
         content = (files("regard.explore") / "page" / name).read_bytes()
         kind = TYPES[name[name.rindex(".") :]]
         return Response(content, media_type=kind, headers=HEADERS)
 
-    async def told(request: Request) -> Response:
-        return await _answered(lambda: JSONResponse({"runs": runs(session), "first": session.first}))
+    async def list_runs(request: Request) -> Response:
+        return await _respond(lambda: JSONResponse({"runs": runs(session), "first": session.first}))
 
     async def ask(request: Request) -> Response:
         body = await _body(request)
 
-        def answered() -> Response:
-            asked = Ask.model_validate_json(body)
-            content = answer(session, asked.run, asked.input, asked.what, asked.options)
+        def respond() -> Response:
+            question = QuestionBody.model_validate_json(body)
+            content = answer(session, question.run, question.input, question.what, question.options)
             return Response(json.dumps(content, allow_nan=False), media_type="application/json")
 
-        return await _answered(answered)
+        return await _respond(respond)
 
     async def ask_matrix(request: Request) -> Response:
         body = await _body(request)
 
-        def answered() -> Response:
-            asked = AskMatrix.model_validate_json(body)
+        def respond() -> Response:
+            wanted = MatrixBody.model_validate_json(body)
             with session.lock:
-                looked = session.looked(asked.run, asked.input)
-                made = matrix(looked, asked.name, asked.head, asked.rows, asked.columns, asked.most)
-            if asked.full:
-                return JSONResponse(made.head | {"values": _finite(made.values.tolist())})
-            return Response(made.message(), media_type="application/octet-stream")
+                traced = session.traced(wanted.run, wanted.input)
+                result = matrix(traced, wanted.name, wanted.head, wanted.rows, wanted.columns, wanted.most)
+            if wanted.full:
+                return JSONResponse(result.head | {"values": _finite(result.values.tolist())})
+            return Response(result.message(), media_type="application/octet-stream")
 
-        return await _answered(answered)
+        return await _respond(respond)
 
     async def upload(request: Request) -> Response:
         body = await _body(request)
         name = request.query_params.get("name", "")
-        return await _answered(lambda: JSONResponse({"image": session.send(name, body)}))
+        return await _respond(lambda: JSONResponse({"image": session.upload(name, body)}))
 
     routes = [
         Route("/", page),
         Route("/page/{name:path}", file),
-        Route("/api/runs", told),
+        Route("/api/runs", list_runs),
         Route("/api/ask", ask, methods=["POST"]),
         Route("/api/matrix", ask_matrix, methods=["POST"]),
         Route("/api/upload", upload, methods=["POST"]),
@@ -136,34 +136,35 @@ def make_app(session: Session) -> Starlette:
 
 
 async def _body(request: Request) -> bytes:
-    """What was sent, if this page sent it and it is not endless."""
+    """The body of a request from this page, up to a limit."""
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("//")[2] != request.headers.get("host"):
-        raise HTTPException(403, "A page from elsewhere may not ask.")
+        raise HTTPException(403, "Another site's page may not ask.")
     body = bytearray()
     try:
         async for part in request.stream():
             body += part
             if len(body) > MOST_BYTES:
-                raise HTTPException(413, f"A request has at most {MOST_BYTES:,} bytes.")
-    except ClientDisconnect:  # nobody is left to read the answer
+                raise HTTPException(413, f"A request may have at most {MOST_BYTES:,} bytes.")
+    except ClientDisconnect:  # nobody is left to answer
         raise HTTPException(400, "The request ended early.") from None
     return bytes(body)
 
 
-async def _answered(work: Callable[[], Response]) -> Response:
+async def _respond(respond: Callable[[], Response]) -> Response:
+    """The response that `respond` computes in a thread, or its error."""
     try:
-        response = await run_in_threadpool(work)
+        response = await run_in_threadpool(respond)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
         response = _error(UsageError("The request cannot be read.", f"{where}: {first['msg']}.", "Send another."), 400)
-    except RegardError as error:  # a mistake in an input is a question that was understood: no error of the page
+    except RegardError as error:  # 200: the request was understood, and browsers log other statuses as errors
         response = _error(error, 200)
-    except Exception:  # a page that stays open is worth more than the reason, which is printed
+    except Exception:  # a bug: it is printed, and the page stays usable
         traceback.print_exc(file=sys.stderr)
         response = _error(
-            RegardError("This could not be computed.", "The reason is printed by the command.", "Try another input."),
+            RegardError("This could not be computed.", "The reason is printed in the terminal.", "Try another input."),
             500,
         )
     response.headers.update(HEADERS)
@@ -176,7 +177,7 @@ def _error(error: RegardError, status: int) -> Response:
 
 
 def _finite(value: Any) -> Any:
-    """None for what is not a number or not finite: JSON has no word for it."""
+    """None for numbers that are not finite, which JSON cannot express."""
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [_finite(element) for element in value]
     return value if abs(value) < float("inf") else None

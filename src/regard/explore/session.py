@@ -1,7 +1,7 @@
-"""A session: the loaded runs, and what has lately been traced of them.
+"""A session: the loaded runs, and the inputs traced most recently.
 
-Requests say everything themselves: which run, which input, what is asked. So two browsers never disturb each other,
-and what was forgotten is computed again. One request at a time uses the models.
+A request names its run, its input and its question in full. So two browsers never disturb each other, and a trace that
+was dropped is simply computed again. One request at a time uses the models.
 """
 
 from __future__ import annotations
@@ -28,72 +28,81 @@ from regard.inside.trace import Trace, trace
 from regard.layers.attention_trace import AttentionTrace
 from regard.tasks.task import Task
 
-TRACES = 12  # kept
+MOST_TRACES = 12  # in memory
+MOST_ATTENTIONS = 4  # in memory, of each trace
 MOST_TEXT = 200_000  # characters of an input
-MOST_IMAGE = 64 * 2**20  # bytes of one that is sent, or characters of it as base64
-SENT = "sent/"  # before the names of images that the page sent
+MOST_IMAGE = 64 * 2**20  # bytes of an uploaded image, or characters of one in base64
+UPLOADED = "sent/"  # the prefix of the names of uploaded images
 TEXTS = ("text", "question", "target", "context")
-FIELDS = ("text", "question", "image", "moves", "target", "context", "wish")  # of an input, in the order of a form
-OF_TOKENS = ("tokens", "written", "forced")  # ids instead of the text; how many the model wrote; how an output begins
+FIELDS = ("text", "question", "image", "moves", "target", "context", "wish")  # of an input, in the order of the form
+# Token ids in place of the text; how many of them the model wrote; the ids that an output must begin with.
+TOKEN_FIELDS = ("tokens", "written", "forced")
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
-class Looked:
-    """One input of one run, traced. `warnings`: what was said meanwhile, as that the input was cut."""
+class TracedInput:
+    """One input of one run, and its trace. `warnings`: printed while it was traced, such as that the input was cut."""
 
-    def __init__(self, session: Session, run: int, given: dict[str, Any], traced: Trace, warnings: Sequence[str] = ()):
-        self.session, self.run, self.given, self.trace = session, run, given, traced
+    def __init__(self, session: Session, run: int, fields: dict[str, Any], trace: Trace, warnings: Sequence[str] = ()):
+        self.session, self.run, self.fields, self.trace = session, run, fields, trace
         self.warnings = list(dict.fromkeys(warnings))
         self._attention: OrderedDict[str, AttentionTrace] = OrderedDict()
-        self._made: dict[str, Any] = {}
+        self._cache: dict[str, Any] = {}
 
     @property
     def task(self) -> Task[Any]:
         return self.session.tasks[self.run]
 
-    def once(self, name: str, make: Callable[[], Made]) -> Made:
-        """What is needed again and again about this input, made when it is first asked for."""
-        if name not in self._made:
-            self._made[name] = make()
-        made: Made = self._made[name]
-        return made
+    def cached(self, name: str, compute: Callable[[], T]) -> T:
+        """The result of `compute`, which runs only the first time this name is asked for."""
+        if name not in self._cache:
+            self._cache[name] = compute()
+        result: T = self._cache[name]
+        return result
 
     @cached_property
     def parts(self) -> dict[str, PartTrace]:
         return {part.name: part for part in self.trace.parts()}
 
+    @property
+    def longest(self) -> int:
+        """Positions of the longest stack."""
+        return max(len(stack.pieces) for stack in self.trace.subject.stacks)
+
     def part(self, name: str) -> PartTrace:
         if name not in self.parts:
-            raise UsageError(f"There is no part '{name}'.", "There is no such part.", "Choose another.")
+            raise UsageError(f"There is no part '{name}'.", "This model does not have it.", "Choose another.")
         return self.parts[name]
 
     def attention(self, name: str) -> AttentionTrace:
-        """The formula of a part, written out; the last few are kept."""
+        """Queries, keys, values, scores and weights of a part. Only the last few are kept: they are large."""
         if name not in self._attention:
             part = self.part(name)
             if not part.attends:
-                raise UsageError(f"'{name}' has no attention.", "It mixes in another way.", "Choose another part.")
+                raise UsageError(
+                    f"'{name}' has no attention.", "It mixes positions in another way.", "Choose another part."
+                )
             self._attention[name] = part.attention()
-            while len(self._attention) > 4:
+            while len(self._attention) > MOST_ATTENTIONS:
                 self._attention.popitem(last=False)
         self._attention.move_to_end(name)
         return self._attention[name]
 
 
 class Session:
-    """Runs side by side. `looked` gives what was traced of an input, from memory or anew."""
+    """Runs side by side. `traced` gives the trace of an input, from memory or computed again."""
 
     def __init__(self, tasks: Sequence[Task[Any]], first: dict[str, Any] | None = None):
-        """`first`: the input that the page begins with; its image may be any file, those of the page may not."""
+        """`first`: the input that the page begins with. Only its image may be any file."""
         self.tasks = list(tasks)
         self.lock = threading.RLock()
-        self._looked: OrderedDict[str, Looked] = OrderedDict()
-        self._uploads = tempfile.TemporaryDirectory(prefix="regard-explore-")
-        self._sent: dict[str, Path] = {}  # images that the page sent, by what they are called since
-        self._shown: dict[Path, str] = {}  # what they were called
-        self._check_beside()
-        # Of two samples of one name, the first run's.
+        self._traced: OrderedDict[str, TracedInput] = OrderedDict()
+        self._upload_folder = tempfile.TemporaryDirectory(prefix="regard-explore-")
+        self._uploads: dict[str, Path] = {}  # by the names that inputs use
+        self._original_names: dict[Path, str] = {}  # what the files were called before the upload
+        self._check_shared_input()
+        # Where two runs have a sample of the same name, the first run's is used.
         self.images = {f"samples/{file.name}": file for task in reversed(self.tasks) for file in _samples(task)}
         first = {name: value for name, value in (first or {}).items() if value}
         if "image" in first:
@@ -103,7 +112,7 @@ class Session:
         self.first = first or self.examples(0)[0]
 
     def close(self) -> None:
-        self._uploads.cleanup()
+        self._upload_folder.cleanup()
 
     @property
     def busy(self) -> bool:
@@ -113,159 +122,158 @@ class Session:
             self.lock.release()
         return not free
 
-    def fields(self, run: int) -> list[str]:
-        """What an input of this run is made of: the arguments of its `subject`."""
+    def field_names(self, run: int) -> list[str]:
+        """The fields of an input of this run: the arguments of the task's `subject`."""
         task: Any = self.tasks[run]
         if not hasattr(task, "subject"):
-            task.trace()  # says why not
-        names = inspect.signature(task.subject).parameters
-        return [name for name in FIELDS if name in names]
+            task.trace()  # raises the error that says why
+        parameters = inspect.signature(task.subject).parameters
+        return [name for name in FIELDS if name in parameters]
 
-    def _check_beside(self) -> None:
-        """Runs that are side by side are given the same input."""
-        fields = self.fields(0)
+    def _check_shared_input(self) -> None:
+        """Runs side by side are given the same input, so all must be able to read what the first reads."""
+        names = self.field_names(0)
         for run, task in enumerate(self.tasks[1:], start=1):
-            own = self._needs(run) or self.fields(run)[:1]
-            if any(name not in fields for name in own):
-                names = [each.folder.path.name for each in (self.tasks[0], task)]
+            needed = self._required_fields(run) or self.field_names(run)[:1]
+            if any(name not in names for name in needed):
+                first, second = (other.folder.path.name for other in (self.tasks[0], task))
                 raise UsageError(
-                    f"'{names[1]}' cannot be shown beside '{names[0]}'.",
-                    f"It reads the {' and the '.join(own)}, and '{names[0]}' the {fields[0]}: "
+                    f"'{second}' cannot be shown beside '{first}'.",
+                    f"It reads the {' and the '.join(needed)}, and '{first}' the {names[0]}: "
                     "there is no input for both.",
                     "Choose two runs that read the same kind of input.",
                 )
 
-    def _needs(self, run: int) -> list[str]:
-        """The fields that an input of this run cannot do without."""
+    def _required_fields(self, run: int) -> list[str]:
         task: Any = self.tasks[run]
         parameters = inspect.signature(task.subject).parameters
-        return [name for name in self.fields(run) if parameters[name].default is inspect.Parameter.empty]
+        return [name for name in self.field_names(run) if parameters[name].default is inspect.Parameter.empty]
 
-    def input_for(self, run: int, given: dict[str, Any]) -> dict[str, Any]:
-        """What another run is given of an input: the fields that it has."""
-        fields = self.fields(run)
-        return {name: value for name, value in given.items() if name in fields}
+    def input_for(self, run: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """An input as another run reads it: only the fields that it has."""
+        names = self.field_names(run)
+        return {name: value for name, value in fields.items() if name in names}
 
     def examples(self, run: int) -> list[dict[str, Any]]:
         """Inputs to begin with."""
         task: Any = self.tasks[run]
-        fields = self.fields(run)
-        if "image" in fields:
+        names = self.field_names(run)
+        if "image" in names:
             return [{"image": name} for name in self.images] or [{}]
-        if "context" in fields:
+        if "context" in names:
             return [{"question": task.example, "context": task.example_context}]
-        return [{fields[0]: str(task.first_input())}]
+        return [{names[0]: str(task.first_input())}]
 
-    def looked(self, run: int, given: dict[str, Any]) -> Looked:
+    def traced(self, run: int, fields: dict[str, Any]) -> TracedInput:
         with self.lock:
             if not 0 <= run < len(self.tasks):
                 raise UsageError(f"There is no run {run + 1}.", f"There are {len(self.tasks)}.", "Choose another.")
-            given = self._checked(run, given)
-            key = canonical({"run": run, "input": given})
-            if key not in self._looked:
+            fields = self._checked(run, fields)
+            key = canonical({"run": run, "input": fields})
+            if key not in self._traced:
                 with console.collecting() as warnings:
-                    traced = self._traced(run, given)
-                self._looked[key] = Looked(self, run, given, traced, warnings)
-                while len(self._looked) > TRACES:
-                    self._looked.popitem(last=False)
-            self._looked.move_to_end(key)
-            return self._looked[key]
+                    trace = self._trace(run, fields)
+                self._traced[key] = TracedInput(self, run, fields, trace, warnings)
+                while len(self._traced) > MOST_TRACES:
+                    self._traced.popitem(last=False)
+            self._traced.move_to_end(key)
+            return self._traced[key]
 
-    def _checked(self, run: int, given: dict[str, Any]) -> dict[str, Any]:
-        fields = self.fields(run)
-        for name, value in given.items():
-            if name not in (*fields, *OF_TOKENS):
-                raise UsageError(f"An input has no '{name}'.", f"It has {', '.join(fields)}.", "Leave it out.")
-            if name not in OF_TOKENS:
+    def _checked(self, run: int, fields: dict[str, Any]) -> dict[str, Any]:
+        names = self.field_names(run)
+        for name, value in fields.items():
+            if name not in (*names, *TOKEN_FIELDS):
+                raise UsageError(f"An input has no '{name}'.", f"It has {', '.join(names)}.", "Leave it out.")
+            if name not in TOKEN_FIELDS:
                 _check_text(name, value)
-        return {name: self._cut(run, name, value) for name, value in given.items() if value not in ("", None, [])}
+        return {name: self._stripped(run, name, value) for name, value in fields.items() if value not in ("", None, [])}
 
-    def _cut(self, run: int, name: str, value: Any) -> Any:
-        """Without spaces and line ends around a text, unless the model reads on: there they are something to say."""
-        goes_on = self.tasks[run].settings.task in ("language", "masked", "chat")
-        return value.strip() if name in TEXTS and isinstance(value, str) and not goes_on else value
+    def _stripped(self, run: int, name: str, value: Any) -> Any:
+        """Texts lose the spaces and line ends around them, unless the model continues them: there they matter."""
+        continues = self.tasks[run].settings.task in ("language", "masked", "chat")
+        return value.strip() if name in TEXTS and isinstance(value, str) and not continues else value
 
-    def _traced(self, run: int, given: dict[str, Any]) -> Trace:
+    def _trace(self, run: int, fields: dict[str, Any]) -> Trace:
         task: Any = self.tasks[run]
-        arguments = {name: given[name] for name in self.fields(run) if name in given}
-        for name in self._needs(run):
+        arguments = {name: fields[name] for name in self.field_names(run) if name in fields}
+        for name in self._required_fields(run):
             if not str(arguments.get(name, "")).strip():
                 raise UsageError(f"The {name} is missing.", "There is no input.", f"Give the {name}.")
         if "image" in arguments:
             arguments["image"] = self.image(arguments["image"])
-        if "forced" in given:
-            arguments["forced"] = self._forced(run, given["forced"])
+        if "forced" in fields:
+            arguments["forced"] = self._forced(run, fields["forced"])
         try:
             subject = task.subject(**arguments)
         except RegardError as error:
-            raise self._named(error) from None
-        if "tokens" not in given:
+            raise self._with_original_names(error) from None
+        if "tokens" not in fields:
             return trace(subject)
-        with fitting():
-            return trace(with_tokens(subject, given["tokens"], given.get("written", 0)))
+        with tokens_must_fit():
+            return trace(with_tokens(subject, fields["tokens"], fields.get("written", 0)))
 
     def _forced(self, run: int, ids: Any) -> list[int]:
-        """The ids that an output begins with, whatever the model would rather say."""
+        """The ids that an output must begin with."""
         task: Any = self.tasks[run]
         if "forced" not in inspect.signature(task.subject).parameters:
             raise UsageError("No word can be forced here.", "This model does not generate text.", "Leave it out.")
-        words = task.model.target_embedding.table.num_embeddings
-        return _ids(ids, words)
+        return _ids(ids, task.model.target_embedding.table.num_embeddings)
 
-    def send(self, name: str, raw: bytes) -> str:
-        """Keep an image that the page sends, until the session ends; what it is called from now on."""
-        shown = Path(name.replace("\\", "/")).name[-80:] or "image"
-        if not raw:
-            raise UsageError(f"The image '{shown}' cannot be read.", "It is empty.", "Choose another image.")
-        if len(raw) > MOST_IMAGE:
+    def upload(self, name: str, content: bytes) -> str:
+        """Keep an image until the session ends; returns the name that an input may use for it."""
+        original = Path(name.replace("\\", "/")).name[-80:] or "image"
+        if not content:
+            raise UsageError(f"The image '{original}' cannot be read.", "It is empty.", "Choose another image.")
+        if len(content) > MOST_IMAGE:
             raise UsageError(
-                f"The image '{shown}' is too large.", f"It has over {MOST_IMAGE:,} bytes.", "Make it smaller."
+                f"The image '{original}' is too large.", f"It has over {MOST_IMAGE:,} bytes.", "Make it smaller."
             )
         with self.lock:
-            path = self._kept(raw, shown)
-            called = f"{SENT}{path.stem}-{shown}"
-            self._sent[called] = path
-        return called
+            path = self._stored(content, original)
+            image = f"{UPLOADED}{path.stem}-{original}"
+            self._uploads[image] = path
+        return image
 
-    def _kept(self, raw: bytes, shown: str) -> Path:
-        path = Path(self._uploads.name) / f"{hashlib.sha256(raw).hexdigest()[:12]}.image"
+    def _stored(self, content: bytes, original: str) -> Path:
+        path = Path(self._upload_folder.name) / f"{hashlib.sha256(content).hexdigest()[:12]}.image"
         if not path.exists():
-            path.write_bytes(raw)
-        self._shown[path] = shown
+            path.write_bytes(content)
+        self._original_names[path] = original
         return path
 
-    def _named(self, error: RegardError) -> RegardError:
-        """The same error, with the names of files that were sent as a person knows them."""
+    def _with_original_names(self, error: RegardError) -> RegardError:
+        """The same error, naming uploaded files as the user knows them."""
         lines = [error.what, error.why, error.fix]
-        for path, shown in self._shown.items():
-            lines = [line.replace(str(path), shown) for line in lines]
+        for path, original in self._original_names.items():
+            lines = [line.replace(str(path), original) for line in lines]
         return type(error)(*lines)
 
     def image(self, name: str) -> Path:
-        """A sample of the run, the file that the command was given, or one that the page sent."""
+        """The file of an image: a sample of the run, the command's argument, an upload, or a data: address."""
         if name.startswith("data:"):
-            return self._within(name)
-        if name in self._sent:
-            return self._sent[name]
-        if name.startswith(SENT):
+            return self._from_data_address(name)
+        if name in self._uploads:
+            return self._uploads[name]
+        if name.startswith(UPLOADED):
             raise UsageError(
-                f"The image '{name.removeprefix(SENT).partition('-')[2]}' is no longer here.",
-                "Images that were opened on the page are forgotten when the command ends.",
+                f"The image '{name.removeprefix(UPLOADED).partition('-')[2]}' is no longer here.",
+                "Images opened on the page are deleted when the command ends.",
                 "Open the file again, or choose another image.",
             )
         if name not in self.images:
             raise UsageError(
-                f"'{name}' is not an image of this page.", "Only samples of the run are.", "Open the file instead."
+                f"'{name}' is not an image of this page.",
+                "It is not one of the run's samples.",
+                "Open the file instead.",
             )
         return self.images[name]
 
-    def _within(self, address: str) -> Path:
-        """The image that an address has in itself."""
+    def _from_data_address(self, address: str) -> Path:
         try:
-            raw = base64.b64decode(address.partition(",")[2], validate=True)
+            content = base64.b64decode(address.partition(",")[2], validate=True)
         except (ValueError, binascii.Error):
-            raise UsageError("The image cannot be read.", "It was not sent as base64.", "Open it again.") from None
-        return self._kept(raw, "in the address")
+            raise UsageError("The image cannot be read.", "It is not valid base64.", "Open it again.") from None
+        return self._stored(content, "in the address")
 
 
 def _check_text(name: str, value: Any) -> None:
@@ -283,8 +291,8 @@ def _check_text(name: str, value: Any) -> None:
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
-    """Inside, a model may be given other tokens. How many it accepts differs from model to model."""
+def tokens_must_fit() -> Iterator[None]:
+    """Turn a model's own errors about too many or too few tokens into one for the user; limits differ by model."""
     try:
         yield
     except (IndexError, RuntimeError, ValueError) as error:
@@ -296,26 +304,32 @@ def fitting() -> Iterator[None]:
 
 
 def with_tokens(subject: Subject, tokens: Any, written: Any = 0) -> Subject:
-    """The same with these ids in place of its own, of which the model has written the last so many."""
+    """The subject with these ids in place of its own. `written`: how many of the last ones the model wrote."""
     if subject.with_tokens is None:
-        raise UsageError("Its tokens cannot be changed.", "They are not words.", "Change the input instead.")
+        raise UsageError(
+            "The tokens of this input cannot be changed.", "They are not words.", "Change the input instead."
+        )
     embeds: list[Any] = [stack.embed for stack in subject.stacks]
     if not isinstance(tokens, list) or len(tokens) != len(embeds):
-        raise UsageError("These tokens cannot be read.", "They are not a list for each stack.", "Choose them again.")
+        raise UsageError("These tokens cannot be read.", "They are not one list per stack.", "Choose them again.")
     for ids, embed in zip(tokens, embeds, strict=True):
         _ids(ids, embed.table.num_embeddings)
     if not isinstance(written, int) or not 0 <= written < len(tokens[-1]):
-        raise UsageError("These tokens cannot be read.", f"{written!r:.40} of them are not.", "Choose them again.")
+        raise UsageError(
+            "These tokens cannot be read.",
+            f"{written!r:.40} of {len(tokens[-1])} cannot have been generated.",
+            "Choose them again.",
+        )
     return subject.with_tokens(tokens, written)
 
 
 def _ids(ids: Any, words: int) -> list[int]:
-    """What was sent, if it is ids of that many words."""
+    """The ids, if they are ids of a vocabulary of this many words."""
     if not isinstance(ids, list) or not ids or any(type(i) is not int or not 0 <= i < words for i in ids):
         raise UsageError(
             "These tokens cannot be read.",
             f"They are not ids from 0 to {words - 1}.",
-            "Choose them from its words.",
+            "Choose them from the vocabulary.",
         )
     return ids
 
@@ -328,5 +342,8 @@ def _samples(task: Task[Any]) -> list[Path]:
 
 
 def canonical(content: Any) -> str:
-    """The same text for the same content; the page writes it alike (source.js)."""
+    """The same text for the same content; source.js writes it in the same way."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+Looked = TracedInput  # the former name, which tests/inside/test_detectors.py still imports

@@ -1,12 +1,13 @@
-"""The vectors that a position passes on its way through a model, by name: what look.py's matrices leave out.
+"""The stages between the matrices that a trace records: every other vector on a position's way through a model.
 
-    STACK.token, .place, .summed, .embedded     a token's vector, its position, their sum, and that after any norm
-    PART.before, .sum, .after                   the residual stream before a part, with what it wrote, and normalised
+    STACK.token, .place, .summed, .embedded     a token's vector, its position's, their sum, and the sum after any norm
+    PART.before, .sum, .after                   the residual stream before a part, with its output added, and after
+                                                the norm where that comes last
     PART.inner                                  of a feed-forward: after the activation
-    PART.joined                                 the heads side by side, before W_O
+    PART.joined                                 the concatenated heads, before W_O
     PART.states, .streams …                     inside other mixers: stages_of_mixers.py
-    STACK.out                                   what leaves the last block, after the last norm
-    N.hidden                                    what answers are read from: pooled, and after each step that follows
+    STACK.out                                   the output of the last block, after the last norm
+    N.hidden                                    what answers are read from: pooled, and after each further step
     logits, probabilities                       of every answer
 
 Shapes: T positions · D model width · F inner width · X = heads · value width · A answers · W words or classes
@@ -21,135 +22,149 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
-from regard.explore.session import Looked
+from regard.explore.session import TracedInput
 from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.subject import plainly
+from regard.inside.trace import Trace
 
 
-def stack_of(looked: Looked, name: str) -> StackTrace:
-    stack = next((each for each in looked.trace.stacks if each.name == name), None)
+def stack_of(traced: TracedInput, name: str) -> StackTrace:
+    stack = next((stack for stack in traced.trace.stacks if stack.name == name), None)
     if stack is None:
-        raise UsageError(f"There is no stack '{name}'.", "There is no such stack.", "Choose another.")
+        raise UsageError(f"There is no stack '{name}'.", "This model does not have it.", "Choose another.")
     return stack
 
 
-def layer_of(looked: Looked, part: str) -> LayerTrace:
+def stack_with(trace: Trace, part: PartTrace) -> StackTrace:
+    """The stack that a part belongs to."""
+    return next(stack for stack in trace.stacks if part.name.startswith(f"{stack.name}."))
+
+
+def key_stack(trace: Trace, part: PartTrace) -> StackTrace:
+    """The stack that an attention attends to: its own, or the previous one."""
+    own = next(index for index, stack in enumerate(trace.stacks) if part.name.startswith(f"{stack.name}."))
+    return trace.stacks[own - 1 if part.cross else own]
+
+
+def layer_of(traced: TracedInput, part: str) -> LayerTrace:
     """The layer that a part belongs to: of "encoder.0.mixer", "encoder.0"."""
-    looked.part(part)
-    return next(layer for stack in looked.trace.stacks for layer in stack.layers if part.startswith(f"{layer.name}."))
+    traced.part(part)
+    return next(layer for stack in traced.trace.stacks for layer in stack.layers if part.startswith(f"{layer.name}."))
 
 
 @torch.no_grad()
-def stream(looked: Looked, part: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The residual stream before a part, with what it wrote, and after its norm where that comes last: [T, D] each."""
-    layer = layer_of(looked, part)
+def stream(traced: TracedInput, part: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The residual stream before a part, with its output added, and after the norm with post-norm: [T, D] each."""
+    layer = layer_of(traced, part)
     after_TD = layer.before_TD
-    for each in layer.parts:
+    for current in layer.parts:
         before_TD = after_TD
-        sum_TD = before_TD + each.wrote_TD
-        after_TD = sum_TD if layer.block.pre_norm else layer.norm_of(each)(sum_TD)
-        if each.name == part:
+        sum_TD = before_TD + current.wrote_TD
+        after_TD = sum_TD if layer.block.pre_norm else layer.norm_of(current)(sum_TD)
+        if current.name == part:
             break
     return before_TD, sum_TD, after_TD
 
 
-def before_part(looked: Looked, part: str) -> str:
-    """The name of the matrix that a part finds in the residual stream: of whatever came before it."""
-    stack = stack_of(looked, part.rpartition(".")[0].rpartition(".")[0])
-    earlier = [each.name for layer in stack.layers for each in layer.parts]
-    number = earlier.index(part)
-    return f"{earlier[number - 1]}.after" if number else f"{stack.name}.embedded"
+def before_part(traced: TracedInput, part: str) -> str:
+    """The name of the matrix that is the residual stream before a part."""
+    stack = stack_with(traced.trace, traced.part(part))
+    names = [part.name for layer in stack.layers for part in layer.parts]
+    number = names.index(part)
+    return f"{names[number - 1]}.after" if number else f"{stack.name}.embedded"
 
 
 @torch.no_grad()
 def inner(part: PartTrace) -> Tensor:
-    """What a feed-forward has between its two products: [T, F]."""
+    """The hidden layer of a feed-forward, after the activation: [T, F]."""
     inner_TF: Tensor = part.module.activate(part.module.expand(part.read_TD))
     return inner_TF
 
 
-def joined(looked: Looked, part: PartTrace) -> Tensor:
-    """The heads side by side: [T, X]."""
+def joined(traced: TracedInput, part: PartTrace) -> Tensor:
+    """The concatenated heads: [T, X]."""
     if part.joined_TX is not None:
         return part.joined_TX
-    return looked.attention(part.name).heads_BHTV[0].transpose(0, 1).flatten(1)
+    return traced.attention(part.name).heads_BHTV[0].transpose(0, 1).flatten(1)
 
 
-def last_norm(looked: Looked, stack: StackTrace) -> nn.Module:
-    """After the last block of a stack; of the last stack, it belongs to the readout."""
-    subject = looked.trace.subject
-    if stack is looked.trace.last:
+def last_norm(traced: TracedInput, stack: StackTrace) -> nn.Module:
+    """The norm after the last block of a stack. That of the last stack belongs to the readout."""
+    subject = traced.trace.subject
+    if stack is traced.trace.last:
         return subject.readout.norm if subject.readout is not None else nn.Identity()
     norm: Any = getattr(subject.model, "encoder_norm", None)
     return norm if norm is not None else nn.Identity()
 
 
 @torch.no_grad()
-def out(looked: Looked, stack: StackTrace) -> Tensor:
-    x_TD: Tensor = last_norm(looked, stack)(stack.layers[-1].after_TD)
+def out(traced: TracedInput, stack: StackTrace) -> Tensor:
+    x_TD: Tensor = last_norm(traced, stack)(stack.layers[-1].after_TD)
     return x_TD
 
 
 @torch.no_grad()
-def hidden(looked: Looked) -> list[Tensor]:
-    """What answers are read from: pooled, and after each step that follows: [A, D]."""
-    readout = looked.trace.subject.readout
+def hidden(traced: TracedInput) -> list[Tensor]:
+    """What answers are read from: pooled, and after each further step of the readout: [A, D] each."""
+    readout = traced.trace.subject.readout
     if readout is None:
         raise UsageError(
             "This cannot be shown.",
             "The answer is not a linear map of the last layer's output.",
             "Choose another step.",
         )
-    with plainly(looked.trace.subject.model):
-        made = [readout.pooled(out(looked, looked.trace.last)[None])]
+    with plainly(traced.trace.subject.model):
+        vectors = [readout.pooled(out(traced, traced.trace.last)[None])]
         for step in readout.steps:
-            made.append(step(made[-1]))
-    return [x_1AD[0] for x_1AD in made]
+            vectors.append(step(vectors[-1]))
+    return [x_1AD[0] for x_1AD in vectors]
 
 
 # ---------------------------------------------------------------- by name
 
 
-def _of_embedding(looked: Looked, of: str, what: str) -> Tensor:
-    stack = stack_of(looked, of)
-    made = stack.embedding
-    if what == "embedded":
+def _of_embedding(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    stack = stack_of(traced, owner)
+    token_TD, place_TD = stack.embedding.token_TD, stack.embedding.place_TD
+    if quantity == "embedded":
         return stack.layers[0].before_TD
-    return made.token_TD + made.place_TD if what == "summed" else {"token": made.token_TD, "place": made.place_TD}[what]
+    return {"token": token_TD, "place": place_TD, "summed": token_TD + place_TD}[quantity]
 
 
-def _of_stream(looked: Looked, of: str, what: str) -> Tensor:
-    return dict(zip(("before", "sum", "after"), stream(looked, of), strict=True))[what]
+def _of_stream(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    return dict(zip(("before", "sum", "after"), stream(traced, owner), strict=True))[quantity]
 
 
-def _inner(looked: Looked, of: str, what: str) -> Tensor:
-    part = looked.part(of)
+def _inner(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    part = traced.part(owner)
     if not hasattr(part.module, "activate"):
-        raise UsageError(f"'{of}' has no inner vector.", "It is not a feed-forward.", "Choose another part.")
+        raise UsageError(f"'{owner}' has no inner vector.", "It is not a feed-forward.", "Choose another part.")
     return inner(part)
 
 
-def _joined(looked: Looked, of: str, what: str) -> Tensor:
-    return joined(looked, looked.part(of))
+def _joined(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    return joined(traced, traced.part(owner))
 
 
-def _out(looked: Looked, of: str, what: str) -> Tensor:
-    return out(looked, stack_of(looked, of))
+def _out(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    return out(traced, stack_of(traced, owner))
 
 
-def _hidden(looked: Looked, of: str, what: str) -> Tensor:
-    made = hidden(looked)
-    if not of.isdigit() or int(of) >= len(made):
-        raise UsageError(f"There is no '{of}.hidden'.", f"There are {len(made)}, counted from 0.", "Choose another.")
-    return made[int(of)]
+def _hidden(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    vectors = hidden(traced)
+    if not owner.isdigit() or int(owner) >= len(vectors):
+        raise UsageError(
+            f"There is no '{owner}.hidden'.", f"There are {len(vectors)}, counted from 0.", "Choose another."
+        )
+    return vectors[int(owner)]
 
 
-def _probabilities(looked: Looked, of: str, what: str) -> Tensor:
-    return looked.trace.p_AW
+def _probabilities(traced: TracedInput, owner: str, quantity: str) -> Tensor:
+    return traced.trace.p_AW
 
 
-READERS: dict[str, Callable[[Looked, str, str], Tensor]] = {
+STAGES: dict[str, Callable[[TracedInput, str, str], Tensor]] = {
     **dict.fromkeys(("token", "place", "summed", "embedded"), _of_embedding),
     **dict.fromkeys(("before", "sum", "after"), _of_stream),
     "inner": _inner,

@@ -1,23 +1,23 @@
-"""What a walk through a model is made of: steps, and the matrices that show them."""
+"""The steps of a walk through a model, and the figures that illustrate them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-# strip: the vector of the position · row: what it looks at · map: all positions · bars: the likeliest of an answer
+# strip: a vector of the position · row: what it attends to · map: all positions · bars: the likeliest of an answer
 Draw = Literal["strip", "row", "map", "bars"]
 
 
 @dataclass(frozen=True)
-class Show:
+class Figure:
     matrix: str
     draw: Draw
     label: str
-    sign: str = ""  # between the one before and this: "+", "=", "→"
-    heads: bool = False  # it has one for each head
-    rows: str = ""  # the stack whose positions its rows are; "": answers
-    columns: str = ""  # the stack whose positions its columns are; "": numbers of a vector
+    sign: str = ""  # before it: "+", "=", "→"
+    heads: bool = False  # one per head
+    rows: str = ""  # the stack whose positions are its rows; "": answers
+    columns: str = ""  # the stack whose positions are its columns; "": the numbers of a vector
 
 
 @dataclass(frozen=True)
@@ -27,4 +27,4 @@ class Step:
     title: str
     sentence: str
     formula: str
-    shows: list[Show] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)

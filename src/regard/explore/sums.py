@@ -1,9 +1,9 @@
-"""How a number came about, in lines: each a sum of products, and what was done with the sum.
+"""How a number was computed, in lines: each is a sum of products, and a function of the sum.
 
     value = then(Σ left · right + added)
 
-All in float64, from the model's own float32 numbers. What a line gives may be used by the next one; the last line
-gives the number.
+All in float64, from the model's own float32 numbers. A line may use the values of the lines before it; the value of the
+last line is the number.
 
 Shapes: X terms · D width of a vector
 """
@@ -18,27 +18,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-TERMS, FEW = 10, 3  # that are shown of a sum
-Cell = tuple[str, int | None, int, int]  # of a matrix: its name, the head, row and column
+TERMS, FEW = 10, 3  # of a sum that are shown
+Cell = tuple[str, int | None, int, int]  # the name of a matrix, head, row, column
 
 
 @dataclass(frozen=True)
 class Line:
-    symbol: str  # what it gives
+    """One line: `symbol = formula = value`, with the terms of its sum."""
+
+    symbol: str  # of its value
     formula: str
     value: float
     left_X: Tensor | None = None
-    right_X: Tensor | None = None  # None: the left numbers are summed as they are
+    right_X: Tensor | None = None  # None: the left numbers are only summed
     named: Callable[[int], str] = str
-    # Where the left numbers come from, to be asked about in turn; None: of one that stands nowhere.
+    # The cells that the left numbers come from, whose own arithmetic can be asked for; None: in no matrix.
     at: Callable[[int], Cell | None] | None = None
-    right_at: Callable[[int], Cell | None] | None = None  # and the right ones, where they are no weights of the model
+    right_at: Callable[[int], Cell | None] | None = None  # of the right numbers, unless they are weights of the model
     added: Sequence[tuple[str, float]] = field(default=())
-    numbers: str = ""  # the formula with its numbers: what was done with the sum
-    brief: bool = False  # of a mean or a variance, a few terms say enough
+    numbers: str = ""  # the formula of the value with numbers in it
+    brief: bool = False  # show only FEW terms, as of a mean or a variance
 
     def to_json(self, most: int) -> dict[str, Any]:
-        """With the largest terms; of the rest, how many they are, and their sum."""
+        """With the largest terms, and the sum of the others."""
         content: dict[str, Any] = {"symbol": self.symbol, "formula": self.formula, "numbers": self.numbers}
         content |= {"terms": [], "count": 0, "rest": 0.0, "sum": None, "value": _finite(self.value)}
         content["added"] = [{"name": name, "value": value} for name, value in self.added]
@@ -60,7 +62,7 @@ class Line:
 
     def _term(self, index: int, product_X: Tensor) -> dict[str, Any]:
         assert self.left_X is not None
-        at, right_at = (where(index) if where else None for where in (self.at, self.right_at))
+        at, right_at = (cell_of(index) if cell_of else None for cell_of in (self.at, self.right_at))
         return {
             "name": self.named(index),
             "left": float(self.left_X[index]),
@@ -71,7 +73,10 @@ class Line:
         }
 
 
-def summed(
+Derivation = tuple[list[Line], str]  # the lines that lead to a number, and a note
+
+
+def sum_line(
     symbol: str,
     formula: str,
     left_X: Tensor,
@@ -84,16 +89,16 @@ def summed(
     right_at: Callable[[int], Cell | None] | None = None,
     brief: bool = False,
 ) -> Line:
-    """A sum; `then`: what is done with it, and `numbers` says so with the sum in it."""
-    left_X = exact(left_X)
-    right_X = None if right_X is None else exact(right_X)
+    """A sum. `then`: a function of it, and `numbers`: the text of that function with the sum in it."""
+    left_X = to_float64(left_X)
+    right_X = None if right_X is None else to_float64(right_X)
     total = float((left_X if right_X is None else left_X * right_X).sum()) + sum(value for _, value in added)
     value = then(total) if then else total
-    said = numbers(total) if numbers else ""
-    return Line(symbol, formula, value, left_X, right_X, named, at, right_at, tuple(added), said, brief)
+    text = numbers(total) if numbers else ""
+    return Line(symbol, formula, value, left_X, right_X, named, at, right_at, tuple(added), text, brief)
 
 
-def product(
+def linear_line(
     symbol: str,
     formula: str,
     x_D: Tensor,
@@ -103,123 +108,117 @@ def product(
     scale: float | None = None,
     **options: Any,
 ) -> Line:
-    """One number of a linear layer: Σ x_d W_d + b, which may be scaled by another."""
+    """One number of the output of a linear layer, which may be scaled: (Σ x_d W_d + b) · scale."""
     added = [("b", float(bias))] if bias is not None else []
     if scale is not None:
-        options |= {"then": lambda z: z * scale, "numbers": lambda z: f"{short(z)} · {short(scale)}"}
-    return summed(symbol, formula, x_D, weight_D, added, at=at, **options)
+        options |= {"then": lambda z: z * scale, "numbers": lambda z: f"{fmt(z)} · {fmt(scale)}"}
+    return sum_line(symbol, formula, x_D, weight_D, added, at=at, **options)
 
 
-def normalised(norm: nn.Module, x_D: Tensor, at: Callable[[int], Cell | None] | None, d: int) -> list[Line]:
-    """Number d of a vector that is normalised."""
-    x_D = exact(x_D)
-    width = len(x_D)
-    named: Any = norm
-    gain = 1.0 if named.weight is None else float(named.weight[d])
+def norm_lines(norm: nn.Module, x_D: Tensor, at: Callable[[int], Cell | None] | None, d: int) -> list[Line]:
+    """Number d of a normalised vector."""
+    x_D = to_float64(x_D)
+    layer: Any = norm
+    gain = 1.0 if layer.weight is None else float(layer.weight[d])
     x = float(x_D[d])
     if not isinstance(norm, nn.LayerNorm):
-        squares = summed(
-            "mean of squares",
-            "Σ x_d² / D",
-            x_D,
-            x_D,
-            at=at,
-            then=lambda total: total / width,
-            numbers=lambda total: f"{short(total)} / {width}",
-            brief=True,
-        )
-        size = (squares.value + float(named.eps or 0)) ** 0.5
+        squares = _mean_line("mean of squares", "Σ x_d² / D", x_D, x_D, at)
+        size = (squares.value + float(layer.eps or 0)) ** 0.5
         value = Line(
             "y",
             "x / √(mean of squares + ε) · g",
             x / size * gain,
-            numbers=f"{short(x)} / {short(size)} · {short(gain)}",
+            numbers=f"{fmt(x)} / {fmt(size)} · {fmt(gain)}",
         )
         return [squares, value]
-    mean = summed(
-        "mean",
-        "Σ x_d / D",
-        x_D,
-        at=at,
-        then=lambda total: total / width,
-        numbers=lambda total: f"{short(total)} / {width}",
-        brief=True,
-    )
-    away_D = x_D - mean.value
-    variance = summed(
-        "variance",
-        "Σ (x_d − mean)² / D",
-        away_D,
-        away_D,
-        at=at,
-        then=lambda total: total / width,
-        numbers=lambda total: f"{short(total)} / {width}",
-        brief=True,
-    )
-    bias = 0.0 if named.bias is None else float(named.bias[d])
+    mean = _mean_line("mean", "Σ x_d / D", x_D, None, at)
+    centred_D = x_D - mean.value
+    variance = _mean_line("variance", "Σ (x_d − mean)² / D", centred_D, centred_D, at)
+    bias = 0.0 if layer.bias is None else float(layer.bias[d])
     size = (variance.value + norm.eps) ** 0.5
     value = Line(
         "y",
         "(x − mean) / √(variance + ε) · g + b",
         (x - mean.value) / size * gain + bias,
-        numbers=f"({short(x)} − {short(mean.value)}) / {short(size)} · {short(gain)} + {short(bias)}",
+        numbers=f"({fmt(x)} − {fmt(mean.value)}) / {fmt(size)} · {fmt(gain)} + {fmt(bias)}",
     )
     return [mean, variance, value]
 
 
-def softmax(
+def _mean_line(
+    symbol: str, formula: str, left_D: Tensor, right_D: Tensor | None, at: Callable[[int], Cell | None] | None
+) -> Line:
+    width = len(left_D)
+    return sum_line(
+        symbol,
+        formula,
+        left_D,
+        right_D,
+        at=at,
+        then=lambda total: total / width,
+        numbers=lambda total: f"{fmt(total)} / {width}",
+        brief=True,
+    )
+
+
+def softmax_lines(
     scores_X: Tensor,
     index: int,
     named: Callable[[int], str],
     at: Callable[[int], Cell],
     symbols: tuple[str, str] = ("a", "s"),
 ) -> list[Line]:
-    """One weight of a softmax: the share of one exponential in the sum of all. `symbols`: of weights and scores."""
-    weight, of = symbols
-    scores_X = exact(scores_X)
+    """One weight of a softmax. `symbols`: of weights and scores."""
+    a, s = symbols
+    scores_X = to_float64(scores_X)
     most = float(scores_X.max())
-    seen = scores_X.isfinite().nonzero()[:, 0].tolist()  # of those that may not be seen, the exponential is 0
-    total = summed(
+    visible = scores_X.isfinite().nonzero()[:, 0].tolist()  # for masked ones, the exponential is 0
+    total = sum_line(
         "Σ",
-        f"Σ_j exp({of}_j − max)",
-        (scores_X[seen] - most).exp(),
-        named=lambda place: named(seen[place]),
-        at=lambda place: at(seen[place]),
+        f"Σ_j exp({s}_j − max)",
+        (scores_X[visible] - most).exp(),
+        named=lambda term: named(visible[term]),
+        at=lambda term: at(visible[term]),
     )
     score = float(scores_X[index])
-    share = float(torch.exp(exact(scores_X[index]) - most)) / total.value
-    said = f"exp({short(score)} − {short(most)}) / {short(total.value)}"
-    return [total, Line(weight, f"exp({of} − max) / Σ", share, numbers=said)]
+    share = float(torch.exp(to_float64(scores_X[index]) - most)) / total.value
+    numbers = f"exp({fmt(score)} − {fmt(most)}) / {fmt(total.value)}"
+    return [total, Line(a, f"exp({s} − max) / Σ", share, numbers=numbers)]
 
 
-def sigmoid(logits_X: Tensor, index: int, cell: Cell) -> Line:
-    """A probability that is of its logit alone."""
-    return summed(
+def sigmoid_line(logits_X: Tensor, index: int, cell: Cell) -> Line:
+    """A probability that depends only on its own logit."""
+    return sum_line(
         "p",
         "1 / (1 + exp(−z))",
         logits_X[[index]],
         named=lambda _: "z",
         at=lambda _: cell,
         then=lambda z: 1 / (1 + math.exp(-z)),
-        numbers=lambda z: f"1 / (1 + {called('exp', -z)})",
+        numbers=lambda z: f"1 / (1 + {fmt_call('exp', -z)})",
     )
 
 
-def exact(x: Tensor) -> Tensor:
+def row_cells(name: str, row: int, head: int | None = None) -> Callable[[int], Cell]:
+    """The cells of a row of a matrix, by column."""
+    return lambda column: (name, head, row, column)
+
+
+def to_float64(x: Tensor) -> Tensor:
     return x.detach().double().cpu()
 
 
-def short(value: float) -> str:
-    """As it stands in a formula."""
+def fmt(value: float) -> str:
+    """A number as it is written in a formula: "1.5", "(−2)"."""
     if value == float("-inf"):
         return "(−∞)"
     text = f"{value:.4g}".replace("-", "−")
     return f"({text})" if text.startswith("−") else text
 
 
-def called(function: str, value: float) -> str:
+def fmt_call(function: str, value: float) -> str:
     """A function of a number: "tanh(−1.5)"."""
-    return f"{function}({short(value).strip('()')})"
+    return f"{function}({fmt(value).strip('()')})"
 
 
 def _finite(value: float) -> float | None:

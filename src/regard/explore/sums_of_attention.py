@@ -1,10 +1,10 @@
 """The arithmetic of queries, keys, values and scores, for every kind of attention.
 
-    q = x W_q + b          normalised, then rotated, where the model does so; k and v alike, of x or of the memory
+    q = x W_q + b          normalised, then rotated, where the model does so; k and v alike, from x or from the memory
     s = q · k / √K         + a learned bias (windows of an image)
     e = Σ_d v_d tanh(q_d + k_d)        (additive)
 
-Shapes: T positions · S positions looked at · H heads · G key and value heads · K width of a head · D model width
+Shapes: T positions · S positions attended to · H heads · G key and value heads · K width of a head · D model width
 """
 
 from __future__ import annotations
@@ -15,8 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.explore.session import Looked
-from regard.explore.sums import Cell, Line, exact, normalised, product, short, summed
+from regard.explore.session import TracedInput
+from regard.explore.stages import key_stack
+from regard.explore.sums import (
+    Derivation,
+    Line,
+    fmt,
+    linear_line,
+    norm_lines,
+    row_cells,
+    sum_line,
+    to_float64,
+)
 from regard.explore.sums_of_mixers import search_query
 from regard.inside.parts import PartTrace
 from regard.layers.additive import AdditiveAttention, Alignment
@@ -29,36 +39,35 @@ ORDER = ("queries", "keys", "values")
 SYMBOLS = {"queries": "q", "keys": "k", "values": "v"}
 
 
-def head_vector(looked: Looked, of: str, what: str, head: int, row: int, column: int) -> tuple[list[Line], str]:
+def head_vector(traced: TracedInput, owner: str, quantity: str, head: int, row: int, column: int) -> Derivation:
     """A number of a query, a key or a value."""
-    part = looked.part(of)
+    part = traced.part(owner)
     module = part.module
-    x_D, source = _read(looked, part, what, row)
+    x_D, source = _read(traced, part, quantity, row)
     if isinstance(module, Alignment | RecurrentSearch):
-        if what == "queries" and isinstance(module, RecurrentSearch):
-            return [search_query(looked, part, row, column)], "It is made from the state before this position."
-        return _additive(module, what, x_D, source, row, column)
-    weight_XD, bias_X, group, width = _projection(module, what, head)
-    symbol = SYMBOLS[what]
+        if quantity == "queries" and isinstance(module, RecurrentSearch):
+            return [search_query(traced, part, row, column)], "It is computed from the state before this position."
+        return _additive(module, quantity, x_D, source, row, column)
+    weight_XD, bias_X, group, width = _projection(module, quantity, head)
+    symbol = SYMBOLS[quantity]
 
     def projected(number: int, symbol: str) -> Line:
         bias = None if bias_X is None else bias_X[group * width + number]
         formula = f"Σ_d x_d W_{symbol[0]},d{' + b' if bias is not None else ''}"
-        place = group * width + number
-        return product(symbol, formula, x_D, weight_XD[place], bias, lambda d: (source, None, row, d))
+        return linear_line(symbol, formula, x_D, weight_XD[group * width + number], bias, row_cells(source, row))
 
     lines = [projected(column, symbol)]
-    norm = {"queries": module.query_norm, "keys": module.key_norm}.get(what, nn.Identity())
-    rotates = what != "values" and not getattr(module, "cross", False) and hasattr(module, "rotate")
+    norm = {"queries": module.query_norm, "keys": module.key_norm}.get(quantity, nn.Identity())
+    rotates = quantity != "values" and not getattr(module, "cross", False) and hasattr(module, "rotate")
     rotates = rotates and module.rotate is not Positions.rotate
-    note = _shared(module, what, group)
+    note = _shared(module, quantity, group)
     if isinstance(norm, nn.Identity) and not rotates:
         return lines, note
-    bias_K = 0 if bias_X is None else exact(bias_X[group * width :][:width])
-    z_K = exact(weight_XD[group * width :][:width]) @ exact(x_D) + bias_K
+    bias_K = 0 if bias_X is None else to_float64(bias_X[group * width :][:width])
+    z_K = to_float64(weight_XD[group * width :][:width]) @ to_float64(x_D) + bias_K
     if not isinstance(norm, nn.Identity):
-        lines += normalised(norm, z_K, None, column)
-        z_K = torch.tensor([normalised(norm, z_K, None, number)[-1].value for number in range(width)])
+        lines += norm_lines(norm, z_K, None, column)
+        z_K = torch.tensor([norm_lines(norm, z_K, None, number)[-1].value for number in range(width)])
     if rotates:
         assert module.rotate is Rotary.rotate
         lines.append(_rotated(z_K, column, row))
@@ -66,35 +75,33 @@ def head_vector(looked: Looked, of: str, what: str, head: int, row: int, column:
     return lines, note
 
 
-def _read(looked: Looked, part: PartTrace, what: str, row: int) -> tuple[Tensor, str]:
-    """The vector that it is made of, and the matrix where that stands."""
-    if what == "queries" or not part.cross:
+def _read(traced: TracedInput, part: PartTrace, quantity: str, row: int) -> tuple[Tensor, str]:
+    """The vector that is projected, and the name of its matrix."""
+    if quantity == "queries" or not part.cross:
         return part.read_TD[row], f"{part.name}.read"
     assert part.context is not None and part.context.memory is not None
-    stacks = looked.trace.stacks
-    own = next(index for index, stack in enumerate(stacks) if part.name.startswith(f"{stack.name}."))
-    return part.context.memory.states_BSD[0, row], f"{stacks[own - 1].name}.out"
+    return part.context.memory.states_BSD[0, row], f"{key_stack(traced.trace, part).name}.out"
 
 
-def _projection(module: Any, what: str, head: int) -> tuple[Tensor, Tensor | None, int, int]:
-    """The rows of W for queries, keys or values, their biases, which head of these it is, and the width of one."""
+def _projection(module: Any, quantity: str, head: int) -> tuple[Tensor, Tensor | None, int, int]:
+    """The rows of W for queries, keys or values, their biases, the head's number among them, and its width."""
     assert isinstance(module, Attention | WindowAttention)
     layer = module.to_qkv
     if isinstance(module, WindowAttention):
         width = layer.in_features // module.heads
         widths, groups = [layer.in_features] * 3, head
     else:
-        width = module.value_width if what == "values" else module.key_width
+        width = module.value_width if quantity == "values" else module.key_width
         widths = module.widths
-        groups = head if what == "queries" else head // (module.heads // module.key_value_heads)
-    start = sum(widths[: ORDER.index(what)])
-    rows = slice(start, start + widths[ORDER.index(what)])
+        groups = head if quantity == "queries" else head // (module.heads // module.key_value_heads)
+    start = sum(widths[: ORDER.index(quantity)])
+    rows = slice(start, start + widths[ORDER.index(quantity)])
     return layer.weight[rows], None if layer.bias is None else layer.bias[rows], groups, width
 
 
-def _shared(module: Any, what: str, group: int) -> str:
+def _shared(module: Any, quantity: str, group: int) -> str:
     heads = getattr(module, "key_value_heads", module.heads)
-    if what == "queries" or heads == module.heads:
+    if quantity == "queries" or heads == module.heads:
         return ""
     return (
         f"Keys and values have {heads} heads: this is head {group + 1}, shared by {module.heads // heads} query heads."
@@ -108,64 +115,58 @@ def _rotated(z_K: Tensor, column: int, position: int) -> Line:
     angle = float(position * frequencies(len(z_K))[first].double())
     factors = [math.cos(angle), -math.sin(angle)] if column < half else [math.sin(angle), math.cos(angle)]
     formula = "z_i cos α − z_j sin α" if column < half else "z_i sin α + z_j cos α"
-    return summed(
+    return sum_line(
         "rotated",
-        f"{formula},  α = {position} · {short(float(frequencies(len(z_K))[first]))} = {short(angle)}",
+        f"{formula},  α = {position} · {fmt(float(frequencies(len(z_K))[first]))} = {fmt(angle)}",
         z_K[[first, first + half]],
         torch.tensor(factors),
         named=lambda index: f"number {(first, first + half)[index] + 1} of the projection",
     )
 
 
-def _additive(module: Any, what: str, x_D: Tensor, source: str, row: int, column: int) -> tuple[list[Line], str]:
+def _additive(module: Any, quantity: str, x_D: Tensor, source: str, row: int, column: int) -> Derivation:
     alignment = getattr(module, "alignment", module)
-    if what == "values":
-        line = summed(
+    if quantity == "values":
+        line = sum_line(
             "v", "h", x_D[column : column + 1], named=lambda _: "memory", at=lambda _: (source, None, row, column)
         )
         return [line], "The values are the source states themselves."
-    layer = alignment.to_query if what == "queries" else alignment.to_key
+    layer = alignment.to_query if quantity == "queries" else alignment.to_key
     bias = None if layer.bias is None else layer.bias[column]
-    symbol = SYMBOLS[what]
+    symbol = SYMBOLS[quantity]
     formula = f"Σ_d x_d W_{symbol},d{' + b' if bias is not None else ''}"
-    return [product(symbol, formula, x_D, layer.weight[column], bias, lambda d: (source, None, row, d))], ""
+    return [linear_line(symbol, formula, x_D, layer.weight[column], bias, row_cells(source, row))], ""
 
 
-def score(looked: Looked, of: str, head: int, row: int, column: int) -> tuple[list[Line], str]:
-    """How well a query and a key fit."""
-    module = looked.part(of).module
-    traced = looked.attention(of)
-    q_K, k_K = traced.queries_BHTK[0, head, row], traced.keys_BHSK[0, head, column]
-
-    def at(index: int) -> Cell:
-        return f"{of}.queries", head, row, index
-
-    def key_at(index: int) -> Cell:
-        return f"{of}.keys", head, column, index
-
+def score(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
+    """The score of a query and a key."""
+    module = traced.part(owner).module
+    attention = traced.attention(owner)
+    q_K, k_K = attention.queries_BHTK[0, head, row], attention.keys_BHSK[0, head, column]
+    at, key_at = row_cells(f"{owner}.queries", row, head), row_cells(f"{owner}.keys", column, head)
     if isinstance(module, AdditiveAttention | RecurrentSearch):
         alignment: Any = getattr(module, "alignment", module)
         energy_D = alignment.energy.weight[0]
-        line = summed("e", "Σ_d tanh(q_d + k_d) v_d", torch.tanh(exact(q_K) + exact(k_K)), energy_D, at=at)
-        return _seen([line], traced.scores_BHTS[0, head, row, column], "It is outside the source.")
+        line = sum_line("e", "Σ_d tanh(q_d + k_d) v_d", torch.tanh(to_float64(q_K) + to_float64(k_K)), energy_D, at=at)
+        return _masked([line], attention.scores_BHTS[0, head, row, column], "It is outside the source.")
     root = math.sqrt(len(q_K))
     bias = 0.0
     if isinstance(module, WindowAttention):
         bias = float(module.bias_over_grid()[head, row, column])
         if bias == -math.inf:
-            return _seen([_dot(q_K, k_K, at, key_at, root)], torch.tensor(-math.inf), "It lies in another window.")
+            return _masked([_dot(q_K, k_K, at, key_at, root)], torch.tensor(-math.inf), "It lies in another window.")
     lines = [_dot(q_K, k_K, at, key_at, root)]
     if isinstance(module, WindowAttention):
-        said = f"{short(lines[0].value)} + {short(bias)}"
-        lines.append(Line("s", "q · k / √K + bias of this offset", lines[0].value + bias, numbers=said))
-    context = looked.part(of).context
-    hidden = context is not None and context.causal and not looked.part(of).cross and column > row
-    why = "It comes later." if hidden else "It is too far away."
-    return _seen(lines, traced.scores_BHTS[0, head, row, column], why)
+        numbers = f"{fmt(lines[0].value)} + {fmt(bias)}"
+        lines.append(Line("s", "q · k / √K + bias of this offset", lines[0].value + bias, numbers=numbers))
+    context = traced.part(owner).context
+    later = context is not None and context.causal and not traced.part(owner).cross and column > row
+    why = "It comes later." if later else "It is too far away."
+    return _masked(lines, attention.scores_BHTS[0, head, row, column], why)
 
 
 def _dot(q_K: Tensor, k_K: Tensor, at: Any, key_at: Any, root: float) -> Line:
-    return summed(
+    return sum_line(
         "s",
         "Σ_i q_i k_i / √K",
         q_K,
@@ -173,12 +174,12 @@ def _dot(q_K: Tensor, k_K: Tensor, at: Any, key_at: Any, root: float) -> Line:
         at=at,
         right_at=key_at,
         then=lambda total: total / root,
-        numbers=lambda total: f"{short(total)} / √{len(q_K)}",
+        numbers=lambda total: f"{fmt(total)} / √{len(q_K)}",
     )
 
 
-def _seen(lines: list[Line], score: Tensor, why: str) -> tuple[list[Line], str]:
-    """What a mask hides has the score −∞, whatever its product is."""
+def _masked(lines: list[Line], score: Tensor, why: str) -> Derivation:
+    """With the last step of a masked score, which is −∞ whatever the dot product."""
     if bool(score.isfinite()):
         return lines, ""
     return [*lines, Line("s", "−∞", -math.inf)], f"{why} It is masked: its score is set to −∞, so its weight is 0."

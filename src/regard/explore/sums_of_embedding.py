@@ -10,39 +10,42 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.explore.session import Looked
-from regard.explore.sums import Line, normalised, product, short, summed
+from regard.explore.session import TracedInput
+from regard.explore.sums import Derivation, Line, fmt, linear_line, norm_lines, sum_line
 from regard.inside.parts import StackTrace
 from regard.layers.embedding import Embedding
 from regard.layers.patches import PatchEmbedding
 from regard.layers.positions import Index, Learned, Sinusoidal, SinusoidalHalves, frequencies
 from regard.models.swin import PatchMerging
 
-Written = tuple[list[Line], str]
 
-
-def token_lines(looked: Looked, stack: StackTrace, row: int, column: int) -> Written:
-    """A number of the vector that stands for a token or a patch."""
-    embed, made = stack.stack.embed, stack.embedding
+def token_lines(traced: TracedInput, stack: StackTrace, row: int, column: int) -> Derivation:
+    """A number of the vector of a token or a patch."""
+    embed, embedding = stack.stack.embed, stack.embedding
     if isinstance(embed, Embedding):
-        token = int(made.given[row])
-        entry = embed.table.weight[token, column]
-        named = lambda _: f"row {token} of the matrix"  # noqa: E731
-        if embed.scale == 1:
-            return [summed("x", "E[token]_d", entry[None], named=named)], ""
-        line = summed("x", "√D · E[token]_d", entry[None], torch.tensor([embed.scale]), named=named)
+        token = int(embedding.given[row])
+        scaled = embed.scale != 1
+        line = sum_line(
+            "x",
+            "√D · E[token]_d" if scaled else "E[token]_d",
+            embed.table.weight[token, column][None],
+            torch.tensor([embed.scale]) if scaled else None,
+            named=lambda _: f"row {token} of the matrix",
+        )
         return [line], ""
     if isinstance(embed, PatchEmbedding):
         if row < embed.before:
-            itself = summed("x", "a learned vector", made.token_TD[row, column][None], named=lambda _: "learned")
-            return [itself], "This position is not a patch."
-        return _patch(embed.project, made.given, row - embed.before, column)
+            learned = sum_line(
+                "x", "a learned vector", embedding.token_TD[row, column][None], named=lambda _: "learned"
+            )
+            return [learned], "This position is not a patch."
+        return _patch(embed.project, embedding.given, row - embed.before, column)
     if isinstance(embed, PatchMerging):
-        return _merged(looked, stack, embed, row, column)
-    return _patch(looked.trace.subject.model.patches, _pixels(looked), row, column)
+        return _merged(traced, stack, embed, row, column)
+    return _patch(traced.trace.subject.model.patches, _pixels(traced), row, column)
 
 
-def _patch(convolution: Any, image_CHW: Tensor, patch: int, column: int) -> Written:
+def _patch(convolution: Any, image_CHW: Tensor, patch: int, column: int) -> Derivation:
     """Σ over the pixels of a patch."""
     high, wide = convolution.kernel_size
     down, right = divmod(patch, image_CHW.shape[2] // wide)
@@ -55,35 +58,37 @@ def _patch(convolution: Any, image_CHW: Tensor, patch: int, column: int) -> Writ
         return f"pixel {pixel // wide + 1}, {pixel % wide + 1}{of_channel}"
 
     bias = None if convolution.bias is None else convolution.bias[column]
-    return [product("x", "Σ pixel · W + b", pixels_CPP.flatten(), weight_CPP.flatten(), bias, None, named=named)], ""
+    return [
+        linear_line("x", "Σ pixel · W + b", pixels_CPP.flatten(), weight_CPP.flatten(), bias, None, named=named)
+    ], ""
 
 
 @torch.no_grad()
-def _pixels(looked: Looked) -> Tensor:
-    """What the convolution of a Swin was given: [C, H, W]."""
-    seen: list[Tensor] = []
-    convolution: Any = looked.trace.subject.model.patches
-    handle = convolution.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][0]))
+def _pixels(traced: TracedInput) -> Tensor:
+    """The input of a Swin's convolution: [C, H, W]."""
+    inputs: list[Tensor] = []
+    convolution: Any = traced.trace.subject.model.patches
+    handle = convolution.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0][0]))
     try:
-        looked.trace.subject.logits()
+        traced.trace.subject.logits()
     finally:
         handle.remove()
-    return seen[0]
+    return inputs[0]
 
 
-def _merged(looked: Looked, stack: StackTrace, merge: PatchMerging, row: int, column: int) -> Written:
-    """2 × 2 neighbours of the stage before: side by side, normalised, and mapped to one vector."""
+def _merged(traced: TracedInput, stack: StackTrace, merge: PatchMerging, row: int, column: int) -> Derivation:
+    """2 × 2 neighbours of the previous stage: concatenated, normalised, and mapped to one vector."""
     four_D = merge.gather(stack.embedding.given[None])[0, row]
     normed_D = merge.norm(four_D)
     weight_D = merge.reduce.weight[column]
     largest = int((normed_D * weight_D).abs().argmax())
-    lines = [] if isinstance(merge.norm, nn.Identity) else normalised(merge.norm, four_D, None, largest)
-    lines.append(product("x", "Σ_d y_d W_d", normed_D, weight_D, None, None))
+    lines = [] if isinstance(merge.norm, nn.Identity) else norm_lines(merge.norm, four_D, None, largest)
+    lines.append(linear_line("x", "Σ_d y_d W_d", normed_D, weight_D, None, None))
     return lines, f"y: four neighbours concatenated and normalised; the first lines compute number {largest + 1} of it."
 
 
-def place_lines(stack: StackTrace, row: int, column: int) -> Written:
-    """A number of the vector that says where a token stands."""
+def place_lines(stack: StackTrace, row: int, column: int) -> Derivation:
+    """A number of the vector of a position."""
     embed: Any = stack.stack.embed
     code = float(stack.embedding.place_TD[row, column])
     if isinstance(embed, PatchEmbedding) and row < embed.before:
@@ -94,16 +99,18 @@ def place_lines(stack: StackTrace, row: int, column: int) -> Written:
         return [_wave(positions, position, column)], ""
     if isinstance(positions, Learned):
         entry = positions.table.weight[position, column]
-        return [summed("p", "P[position]_d", entry[None], named=lambda _: f"row {position} of the table")], ""
+        return [sum_line("p", "P[position]_d", entry[None], named=lambda _: f"row {position} of the table")], ""
     if isinstance(positions, Index):
         weight = positions.direction_D[column]
-        line = summed("p", "position / 100 · w_d", weight[None], torch.tensor([position / 100]), named=lambda _: "w_d")
+        line = sum_line(
+            "p", "position / 100 · w_d", weight[None], torch.tensor([position / 100]), named=lambda _: "w_d"
+        )
         return [line], ""
     if getattr(embed, "positions_RSD", None) is not None:
         entry = embed.positions_RSD.flatten(0, 1)[position, column]
         name = stack.stack.pieces[row]
-        return [summed("p", "P[row, column]_d", entry[None], named=lambda _: f"the table at {name}")], ""
-    return [Line("p", "encoding of this position", code)], "" if code else "Nothing is added."
+        return [sum_line("p", "P[row, column]_d", entry[None], named=lambda _: f"the table at {name}")], ""
+    return [Line("p", "encoding of this position", code)], "" if code else "Nothing is added here."
 
 
 def _wave(positions: Any, position: int, column: int) -> Line:
@@ -115,5 +122,5 @@ def _wave(positions: Any, position: int, column: int) -> Line:
         pair, kind = column % half, "cos" if column >= half else "sin"
     angle = position * frequencies(positions.width)[pair]
     value = float(angle.cos() if kind == "cos" else angle.sin())
-    numbers = f"{kind}({position} / 10000^({2 * pair}/{positions.width})) = {kind}({short(float(angle))})"
+    numbers = f"{kind}({position} / 10000^({2 * pair}/{positions.width})) = {kind}({fmt(float(angle))})"
     return Line("p", f"{kind}(position / 10000^(2i/D))", value, numbers=numbers)

@@ -1,7 +1,7 @@
 """The page: plain ES modules that import each other by bare names, which one import map resolves.
 
-Served, the map leads to files; in a page of one file, to the same modules as data: addresses. So nothing is built,
-and nothing is rewritten.
+On the server, the map leads to files; in a single file, to the same modules as data: addresses. So there is no build
+step, and no module is rewritten.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ PREFIX = "regard/"  # import {heatmap} from "regard/heatmap.js"
 
 @cache
 def modules() -> tuple[str, ...]:
-    """Every file of the page but index.html: "app.js", "style.css", "views/heads.js" …"""
-    here = [file.name for file in ROOT.iterdir() if file.name.endswith((".js", ".css"))]
+    """Every file of the page except index.html: "app.js", "style.css", "views/heads.js" …"""
+    top = [file.name for file in ROOT.iterdir() if file.name.endswith((".js", ".css"))]
     views = [f"views/{file.name}" for file in (ROOT / "views").iterdir() if file.name.endswith(".js")]
-    return tuple(sorted([*here, *views]))
+    return tuple(sorted([*top, *views]))
 
 
 def index(recorded: str = "", title: str = "Regard") -> str:
-    """The page. `recorded`: the answers that it carries with it; then it needs no server."""
+    """The page as HTML. `recorded`: the recording inside it, with which it needs no server."""
     names = [name for name in modules() if name.endswith(".js")]
     if recorded:
         addresses = {PREFIX + name: _as_data(name) for name in names}

@@ -1,6 +1,6 @@
-// Which of the answers the views look at: one for all of them, so that it stays when another view is opened.
+// The chosen answer, which all views share: it stays when another view is opened.
 
 export function chosenAnswer(page) {
-  const { answers, first } = page.look;
+  const { answers, first } = page.overview;
   return Math.max(0, Math.min(page.state.get("answer") ?? first, answers.length - 1));
 }

@@ -1,6 +1,6 @@
-// The frame of the page: what is looked at, the tokens, the tabs, and one view at a time.
+// The frame of the page: the input, its tokens, the tabs, and one view at a time.
 
-import { h, keepingFocus, problem } from "regard/dom.js";
+import { h, keepFocus, problem } from "regard/dom.js";
 import { header } from "regard/header.js";
 import { Highlight } from "regard/highlight.js";
 import { tokensName } from "regard/names.js";
@@ -19,7 +19,7 @@ import * as training from "regard/views/training.js";
 import * as whatIf from "regard/views/what_if.js";
 import * as words from "regard/views/words.js";
 
-// In the order of their tabs. Each has: id, title, fits(page) and show(page), which gives an element.
+// In the order of their tabs. Each has an id, a title, fits(page), and show(page), which returns an element.
 const VIEWS = [steps, heads, output, layers, attribution, whatIf, image, mixers, words, training, compare];
 
 class Page {
@@ -28,7 +28,7 @@ class Page {
     this.runs = runs;
     this.highlight = new Highlight();
     this.state = new State({ view: null, run: 0, input: first, beside: null }, { run: (value) => value in runs });
-    this.look = null;
+    this.overview = null;
   }
 
   get run() {
@@ -39,12 +39,12 @@ class Page {
     return this.inputFor(this.run);
   }
 
-  // What is looked at, as far as a run reads it. What is no field of any run are ids of this one's tokens.
+  // The input as a run reads it. A field of no run at all holds token ids, which are valid for the current run only.
   inputFor(run) {
     const fields = this.runs[run].fields;
-    const ids = (name) => run === this.run && !this.runs.some((each) => each.fields.includes(name));
-    const given = Object.entries(this.state.get("input"));
-    return Object.fromEntries(given.filter(([name]) => fields.includes(name) || ids(name)));
+    const isIds = (name) => run === this.run && !this.runs.some((other) => other.fields.includes(name));
+    const input = Object.entries(this.state.get("input"));
+    return Object.fromEntries(input.filter(([name]) => fields.includes(name) || isIds(name)));
   }
 
   get live() {
@@ -59,26 +59,27 @@ class Page {
     return this.source.matrix(this.run, this.input, name, options);
   }
 
-  stack(name, look = this.look) {
-    return look.stacks.find((stack) => stack.name === name);
+  stack(name, overview = this.overview) {
+    return overview.stacks.find((stack) => stack.name === name);
   }
 
-  // Every part of every stack, in order, with its stack, the stack that it looks at, and what was written meanwhile.
-  parts(look = this.look) {
-    return look.stacks.flatMap((stack, index) =>
+  // Every part of every stack, in order, with its stack, the stack of its keys, and the answers if it is cross-attention.
+  parts(overview = this.overview) {
+    return overview.stacks.flatMap((stack, index) =>
       stack.layers.flatMap((layer, number) =>
         layer.parts.map((part) => ({
           ...part,
           stack,
           layer: number,
           part: part.name.split(".").at(-1),
-          keys: part.cross ? look.stacks[index - 1] : stack,
-          answers: part.cross ? look.answers : [],
+          keys: part.cross ? overview.stacks[index - 1] : stack,
+          answers: part.cross ? overview.answers : [],
         })),
       ),
     );
   }
 
+  // Announce a text to screen readers.
   say(text) {
     document.getElementById("live").textContent = text;
   }
@@ -96,32 +97,32 @@ export async function start() {
     return;
   }
   page.state.listeners.push((now, before) => {
-    const other = now.run !== before.run || JSON.stringify(now.input) !== JSON.stringify(before.input);
-    (other || !page.look || page.state.unread.length || page.warned ? lookAgain : showView)(page);
+    const changed = now.run !== before.run || JSON.stringify(now.input) !== JSON.stringify(before.input);
+    (changed || !page.overview || page.state.unread.length || page.warned ? refresh : showView)(page);
   });
-  await lookAgain(page);
+  await refresh(page);
 }
 
 let turn = 0;
 
-async function lookAgain(page) {
+async function refresh(page) {
   const mine = ++turn;
   document.body.classList.add("busy");
   try {
-    const look = await page.ask("look");
+    const overview = await page.ask("overview");
     if (mine !== turn) return;
-    page.look = look;
+    page.overview = overview;
     document.title = `${page.runs[page.run].name} – Regard`;
     showInput(page);
     await showView(page);
   } catch (error) {
     if (mine !== turn) return;
-    page.look = null; // nothing of the input before may be taken for this one's
+    page.overview = null; // nothing of the previous input may be mistaken for this one's
     showInput(page);
     document.getElementById("tabs").replaceChildren();
     document.getElementById("panel").replaceChildren(problem(error));
     page.say(`${error.what ?? error.message}`);
-    if (!(error.what ?? false)) throw error;
+    if (!error.what) throw error;
   } finally {
     if (mine === turn) document.body.classList.remove("busy");
   }
@@ -129,35 +130,35 @@ async function lookAgain(page) {
 
 function showInput(page) {
   const head = document.getElementById("head");
-  page.warned = page.state.unread.length > 0; // which must go with the address that it is about
-  keepingFocus(head, () => head.replaceChildren(...header(page)));
-  const stacks = page.look?.stacks.filter((stack) => !stack.grid) ?? [];
-  document.getElementById("tokens").replaceChildren(...stacks.map((stack) => named(page, stack)));
+  page.warned = page.state.unread.length > 0; // the warning must go when the address changes
+  keepFocus(head, () => head.replaceChildren(...header(page)));
+  const stacks = page.overview?.stacks.filter((stack) => !stack.grid) ?? [];
+  document.getElementById("tokens").replaceChildren(...stacks.map((stack) => namedLine(page, stack)));
 }
 
-function named(page, stack) {
+function namedLine(page, stack) {
   return h("div", { class: "named-line" }, h("span", { class: "line-name" }, tokensName(stack.name)), tokenLine(page, stack));
 }
 
 async function showView(page) {
   const mine = ++turn;
   const views = VIEWS.filter((view) => view.fits(page));
-  const view = views.find((each) => each.id === page.state.get("view")) ?? views[0];
+  const view = views.find(({ id }) => id === page.state.get("view")) ?? views[0];
   document.getElementById("tabs").replaceChildren(tabs(page, views, view));
   const panel = document.getElementById("panel");
   panel.setAttribute("aria-labelledby", `tab-${view.id}`);
   document.body.classList.add("busy");
-  let shown;
+  let content;
   try {
-    shown = await view.show(page);
+    content = await view.show(page);
   } catch (error) {
-    shown = problem(error);
+    content = problem(error);
     if (!error.what) console.error(error);
   }
   if (mine !== turn) return;
-  keepingFocus(panel, () => panel.replaceChildren(shown));
+  keepFocus(panel, () => panel.replaceChildren(content));
   panel.dataset.view = view.id;
-  panel.dataset.ready = String(mine); // for tests, and for nobody else
+  panel.dataset.ready = String(mine); // only for tests
   document.body.classList.remove("busy");
 }
 
@@ -175,10 +176,10 @@ function tabs(page, views, chosen) {
         tabindex: view === chosen ? 0 : -1,
         onclick: () => page.state.set({ view: view.id }),
         onkeydown: (event) => {
-          const to = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: -1 }[event.key];
-          if (to === undefined) return;
+          const target = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: -1 }[event.key];
+          if (target === undefined) return;
           event.preventDefault(); // Home and End would scroll the page
-          const next = views.at(to % views.length);
+          const next = views.at(target % views.length);
           page.state.set({ view: next.id });
           document.getElementById(`tab-${next.id}`).focus();
         },

@@ -1,34 +1,33 @@
-// How a number came about: its lines of terms, from the model behind the page; or, in a file, from recorded matrices.
+// How a number was computed, line by line: from the model behind the page or, in a file, from the recorded matrices.
 
-import { h, number, problem, visible } from "regard/dom.js";
+import { row as rowOf } from "regard/arrays.js";
+import { button, h, number, problem, visible } from "regard/dom.js";
 
-const MOST = 10; // terms of a sum, as the question has it by default
+const MOST = 10; // terms of a sum, the default of the question
 
-/* A panel that is filled by `show(cell)`; a cell is [name, head, row, column]. `described`: a cell in words. `opened`:
-   called with a cell that is asked for in the panel. */
-export function arithmeticPanel(page, { described, opened }) {
+/* A panel that is filled by `start(cell)`; a cell is [name, head, row, column]. `describe`: a cell in words. `onopen`:
+   called with a cell that is opened in the panel. */
+export function arithmeticPanel(page, { describe, onopen }) {
   const body = h("div", {});
   const panel = h("section", { class: "arithmetic", "aria-label": "How the number was computed" }, body);
   let turn = 0;
-  const path = []; // the cells before this one
+  const path = []; // the cells opened before this one
 
   async function show(cell, most = null) {
     const mine = ++turn;
     let content;
     try {
-      const told = await arithmeticOf(page, cell, most);
-      content = [...written(page, told, cell, { described, ask: follow, all: () => show(cell, 100000) })];
-      page.say(`${described(cell)}: ${number(told.cell, 4)}`);
+      const arithmetic = await arithmeticOf(page, cell, most);
+      const title = describe(cell);
+      content = [...sections(page, arithmetic, title, { open: follow, showAll: () => show(cell, 100000) })];
+      page.say(`${title}: ${number(arithmetic.cell, 4)}`);
     } catch (error) {
-      content = [h("h3", {}, described(cell)), problem(error)];
+      content = [h("h3", {}, describe(cell)), problem(error)];
       if (!error.what) console.error(error);
     }
     if (mine !== turn) return;
-    const before = path.at(-1);
-    const button = before
-      ? h("button", { type: "button", onclick: () => follow(path.pop(), true) }, "Back")
-      : null;
-    body.replaceChildren(...content, ...(button ? [button] : []));
+    if (path.length) content.push(button("Back", () => follow(path.pop(), true)));
+    body.replaceChildren(...content);
     panel.dataset.cell = JSON.stringify(cell);
   }
 
@@ -36,7 +35,7 @@ export function arithmeticPanel(page, { described, opened }) {
   function follow(cell, back = false) {
     if (!back && current) path.push(current);
     current = cell;
-    opened(cell);
+    onopen(cell);
     return show(cell);
   }
 
@@ -54,42 +53,41 @@ export async function arithmeticOf(page, [name, head, row, column], most = null)
   try {
     return await page.ask("arithmetic", options);
   } catch (missing) {
-    const told = await computed(page, name, head, row, column, most ?? MOST);
-    if (told) return told;
+    const arithmetic = await fromRecording(page, name, head, row, column, most ?? MOST);
+    if (arithmetic) return arithmetic;
     throw Object.assign(missing, { why: "Its terms are weights of the model, which the file does not include." });
   }
 }
 
-function* written(page, told, cell, { described, ask, all }) {
-  yield h("h3", {}, described(cell), told.word ? `: “${visible(told.word)}”` : "");
-  yield h("p", { class: "cell-value" }, "= ", h("strong", { class: "the-number" }, number(told.cell ?? -Infinity, 5)));
-  // Sums are added up more exactly than the model does: what is the same but for that is written with the same digits.
-  const rounding = 2e-5 * Math.max(1, Math.abs(told.cell));
-  const same = (value) => told.cell !== null && value !== null && Math.abs(value - told.cell) < rounding;
-  const asCell = (value) => (same(value) ? told.cell : value);
+function* sections(page, { cell, word, lines, note }, title, { open, showAll }) {
+  yield h("h3", {}, title, word ? `: “${visible(word)}”` : "");
+  yield h("p", { class: "cell-value" }, "= ", h("strong", { class: "the-number" }, number(cell ?? -Infinity, 5)));
+  // Sums are more exact here than in the model: a value that differs by rounding only is shown with the model's digits.
+  const rounding = 2e-5 * Math.max(1, Math.abs(cell));
+  const isCell = (value) => cell !== null && value !== null && Math.abs(value - cell) < rounding;
+  const asCell = (value) => (isCell(value) ? cell : value);
   let hidden = false;
-  for (const line of told.lines) {
+  for (const line of lines) {
     if (line.terms.length < line.count) hidden = true;
     yield h("p", { class: "formula" }, line.symbol, " = ", formula(line.formula));
-    if (line.count) yield termsOf({ ...line, sum: asCell(line.sum) }, ask);
+    if (line.count) yield termsOf({ ...line, sum: asCell(line.sum) }, open);
     if (line.numbers || !line.count) {
-      const said = line.numbers ? `${line.numbers} = ` : "";
-      yield h("p", { class: "with-numbers" }, line.symbol, " = ", said, result(asCell(line.value)));
+      const numbers = line.numbers ? `${line.numbers} = ` : "";
+      yield h("p", { class: "with-numbers" }, line.symbol, " = ", numbers, result(asCell(line.value)));
     }
   }
-  if (told.note) yield h("p", { class: "note" }, told.note);
-  if (hidden && page.live) yield h("button", { type: "button", onclick: all }, "All terms");
+  if (note) yield h("p", { class: "note" }, note);
+  if (hidden && page.live) yield button("All terms", showAll);
 }
 
 function result(value) {
   return h("strong", {}, number(value ?? -Infinity, 5));
 }
 
-function termsOf(line, ask) {
-  const cell = (value, at = null) => h("td", { class: "number" }, at ? asking(value, at) : number(value, 4));
-  const asking = (value, at) =>
-    h("button", { type: "button", class: "term", title: "How this was computed", onclick: () => ask(at) }, number(value, 4));
-  const products = line.terms.some((term) => term.right !== null); // else they are only added up
+function termsOf(line, open) {
+  const cell = (value, at = null) => h("td", { class: "number" }, at ? link(value, at) : number(value, 4));
+  const link = (value, at) => button(number(value, 4), () => open(at), { class: "term", title: "How this was computed" });
+  const products = line.terms.some((term) => term.right !== null); // else the terms are single numbers
   const rows = line.terms.map((term) => {
     const name = visible(term.name);
     const right = products && [h("td", {}, "·"), cell(term.right, term.right_at), h("td", {}, "="), cell(term.product)];
@@ -115,72 +113,72 @@ function termsOf(line, ask) {
         {},
         rows,
         rest ? total(`${rest} more`, line.rest) : null,
-        line.added.map((each) => total(`+ ${each.name}`, each.value)),
+        line.added.map(({ name, value }) => total(`+ ${name}`, value)),
         total("sum", line.sum, true),
       ),
     ),
   );
 }
 
-// A formula with its subscripts: "x_d" is x with a small d; of "h_t−1" and "h_t−s" the difference is small too.
+// A formula with subscripts: of "x_d", d; of "h_t−1" and "h_t−s", the whole difference.
 export function formula(text) {
   const pieces = text.split(/(_[A-Za-z0-9,]+(?:[−+](?:1|s)(?![A-Za-z0-9]))?)/);
   return pieces.map((piece, i) => (i % 2 ? h("sub", {}, piece.slice(1)) : piece));
 }
 
-// ---------------------------------------------------------------- in a file: what follows from recorded matrices
+// ---------------------------------------------------------------- in a file: what recorded matrices suffice for
 
-async function computed(page, name, head, row, column, most) {
+async function fromRecording(page, name, head, row, column, most) {
   const dot = name.lastIndexOf(".");
-  const [of, what] = [name.slice(0, dot), name.slice(dot + 1)];
-  const part = page.parts().find((each) => each.name === of);
-  const whole = (matrix) => (matrix.head.step ?? [1, 1]).every((step) => step === 1);
-  const of_head = async (kind) => {
-    const matrix = await page.matrix(`${of}.${kind}`, { head });
-    return whole(matrix) ? matrix : null;
+  const [owner, quantity] = [name.slice(0, dot), name.slice(dot + 1)];
+  const part = page.parts().find(({ name }) => name === owner);
+  const isExact = (matrix) => (matrix.head.step ?? [1, 1]).every((step) => step === 1);
+  const ofHead = async (kind) => {
+    const matrix = await page.matrix(`${owner}.${kind}`, { head });
+    return isExact(matrix) ? matrix : null;
   };
-  if (what === "scores" && ["Attention", "LocalAttention"].includes(part?.kind)) {
-    const [q, k, s] = [await of_head("queries"), await of_head("keys"), await of_head("scores")];
+  if (quantity === "scores" && ["Attention", "LocalAttention"].includes(part?.kind)) {
+    const [q, k, s] = [await ofHead("queries"), await ofHead("keys"), await ofHead("scores")];
     if (!s) return null;
     const width = q.head.shape.at(-1);
     const score = s.values[row * s.head.shape.at(-1) + column];
-    const at = (i) => [`${of}.queries`, head, row, i];
-    const keyAt = (i) => [`${of}.keys`, head, column, i];
+    const at = (i) => [`${owner}.queries`, head, row, i];
+    const keyAt = (i) => [`${owner}.keys`, head, column, i];
     const line = sum("s", "Σ_i q_i k_i / √K", rowOf(q, row), rowOf(k, column), most, (i) => String(i + 1), at, keyAt);
     line.value = line.sum / Math.sqrt(width);
     line.numbers = `${number(line.sum, 4)} / √${width}`;
     if (Number.isFinite(score)) return { cell: line.value, lines: [line], note: "" };
     const note = "It is masked: its score is set to −∞, so its weight is 0.";
-    return { cell: null, lines: [line, only("s", "−∞", null)], note };
+    return { cell: null, lines: [line, valueLine("s", "−∞", null)], note };
   }
-  if (what === "weights" && part) {
-    const s = await of_head("scores");
+  if (quantity === "weights" && part) {
+    const s = await ofHead("scores");
     if (!s) return null;
     const scores = rowOf(s, row);
     const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-    const seen = [...scores.keys()].filter((i) => Number.isFinite(scores[i]));
-    const powers = seen.map((i) => Math.exp(scores[i] - top));
-    const at = (i) => [`${of}.scores`, head, row, seen[i]];
-    const total = sum("Σ", "Σ_j exp(s_j − max)", powers, null, most, (i) => part.keys.pieces[seen[i]], at);
+    const unmasked = [...scores.keys()].filter((i) => Number.isFinite(scores[i]));
+    const exponentials = unmasked.map((i) => Math.exp(scores[i] - top));
+    const at = (i) => [`${owner}.scores`, head, row, unmasked[i]];
+    const total = sum("Σ", "Σ_j exp(s_j − max)", exponentials, null, most, (i) => part.keys.pieces[unmasked[i]], at);
     const weight = Math.exp(scores[column] - top) / total.sum;
     const numbers = `exp(${number(scores[column], 4)} − ${number(top, 4)}) / ${number(total.sum, 4)}`;
-    return { cell: weight, lines: [total, only("a", "exp(s − max) / Σ", weight, numbers)], note: "" };
+    return { cell: weight, lines: [total, valueLine("a", "exp(s − max) / Σ", weight, numbers)], note: "" };
   }
-  if (what === "heads" && part) {
-    const [a, v] = [await of_head("weights"), await of_head("values")];
+  if (quantity === "heads" && part) {
+    const [a, v] = [await ofHead("weights"), await ofHead("values")];
     if (!a) return null;
     const width = v.head.shape.at(-1);
     const values = Array.from(part.keys.pieces, (_, i) => v.values[i * width + column]);
-    const at = (i) => [`${of}.weights`, head, row, i];
-    const valueAt = (i) => [`${of}.values`, head, i, column];
+    const at = (i) => [`${owner}.weights`, head, row, i];
+    const valueAt = (i) => [`${owner}.values`, head, i, column];
     const line = sum("z", "Σ_j a_j v_j", rowOf(a, row), values, most, (i) => part.keys.pieces[i], at, valueAt);
     return { cell: line.sum, lines: [line], note: "" };
   }
-  if (what === "sum" || (what === "after" && part?.stack.layers[part.layer].pre_norm)) {
-    return added(page, [`${of}.before`, `${of}.wrote`], ["x", "written"], row, column);
+  if (quantity === "sum" || (quantity === "after" && part?.stack.layers[part.layer].pre_norm)) {
+    return added(page, [`${owner}.before`, `${owner}.wrote`], ["x", "written"], row, column);
   }
-  if (what === "summed" || (what === "embedded" && !(await page.matrix(`${of}.summed`).catch(() => null)))) {
-    return added(page, [`${of}.token`, `${of}.place`], ["token", "position"], row, column);
+  if (quantity === "summed" || (quantity === "embedded" && !(await page.matrix(`${owner}.summed`).catch(() => null)))) {
+    return added(page, [`${owner}.token`, `${owner}.place`], ["token", "position"], row, column);
   }
   return null;
 }
@@ -190,11 +188,6 @@ async function added(page, names, words, row, column) {
   const values = matrices.map((matrix) => rowOf(matrix, row)[column]);
   const line = sum("x", words.join(" + "), values, null, 2, (i) => words[i], (i) => [names[i], null, row, column]);
   return { cell: line.sum, lines: [line], note: "" };
-}
-
-function rowOf(matrix, index) {
-  const columns = matrix.head.shape.at(-1);
-  return matrix.values.subarray(index * columns, (index + 1) * columns);
 }
 
 function sum(symbol, text, left, right, most, named, at, rightAt = null) {
@@ -208,6 +201,6 @@ function sum(symbol, text, left, right, most, named, at, rightAt = null) {
   return { symbol, formula: text, terms, count: products.length, rest, sum: total, added: [], numbers: "", value: total };
 }
 
-function only(symbol, text, value, numbers = "") {
+function valueLine(symbol, text, value, numbers = "") {
   return { symbol, formula: text, terms: [], count: 0, rest: 0, sum: null, added: [], numbers, value };
 }

@@ -1,4 +1,4 @@
-// Matrices as they arrive: byte planes, gzipped (arrays.py has the same the other way round).
+// Matrices as they arrive: byte planes, gzipped (the inverse of arrays.py).
 
 export async function inflate(packed) {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -36,12 +36,12 @@ export function row(matrix, index) {
 }
 
 export function largest(values) {
-  let found = 0;
-  for (const value of values) if (Number.isFinite(value) && Math.abs(value) > found) found = Math.abs(value);
-  return found;
+  let most = 0;
+  for (const value of values) if (Number.isFinite(value) && Math.abs(value) > most) most = Math.abs(value);
+  return most;
 }
 
-// The numbers of a named array of two axes (named.py), as a matrix that a heat map takes.
+// A named array of two axes (named.py) as a matrix for a heat map.
 export function matrixOf(named) {
   const shape = [named.values.length, named.values[0]?.length ?? 0];
   return { head: { shape }, values: Float32Array.from(named.values.flat(), (value) => value ?? NaN) };

@@ -1,28 +1,28 @@
-// The beam tree: every hypothesis that a search considered, from left to right, step by step.
+// The beam tree: every hypothesis that the search considered, step by step from left to right.
 
 import { h, number, numbersBelow, svg, table, visible } from "regard/dom.js";
 
 const ROW = 20;
 const GAP = 31; // between the columns, for the branches
-const PRUNED = 2; // best pruned ones that are drawn of each step, if not all are
+const PRUNED = 2; // pruned hypotheses drawn at each step, the best, unless all are
 
 const COLUMNS = ["step", "text", "ln p of its last token", "ln p", "score", "fate"];
 const FATES = { kept: "kept", pruned: "pruned", ended: "ended", winner: "won" };
 
-// `tree`: what `beams` is answered with; `all`: whether every pruned hypothesis is drawn.
+// `tree`: the answer to the question `beams`. `all`: whether every pruned hypothesis is drawn.
 export function beamTree(page, tree, all) {
-  const nodes = tree.nodes.map((node) => ({ ...node, children: [], scored: scoreOf(tree, node) }));
+  const nodes = tree.nodes.map((node) => ({ ...node, children: [], currentScore: scoreOf(tree, node) }));
   for (const node of nodes) {
     node.text = node.parent === null ? "" : nodes[node.parent].text + node.word;
     if (node.parent !== null) nodes[node.parent].children.push(node);
   }
-  const shown = all ? new Set(nodes) : drawnOf(nodes);
+  const shown = all ? new Set(nodes) : withoutMostPruned(nodes);
   const reading = h("p", { class: "reading", role: "status" }, "Hover over a hypothesis to read it in full.");
   return [
     h(
       "div",
       { class: "tree-box scroll", tabindex: 0, role: "group", "aria-label": "Beam tree, with its numbers in tables below" },
-      drawn(nodes, shown, reading),
+      drawing(nodes, shown, reading),
     ),
     h(
       "p",
@@ -31,7 +31,7 @@ export function beamTree(page, tree, all) {
       h("span", { class: "tree-sign ended" }, "■ ended"),
       h("span", { class: "tree-sign kept" }, "kept"),
       h("span", { class: "tree-sign pruned" }, "pruned"),
-      h("span", { class: "quiet" }, "beside each token: its ln p · score so far"),
+      h("span", { class: "quiet" }, "beside each token: its ln p · the score so far"),
     ),
     reading,
     finished(nodes),
@@ -39,20 +39,20 @@ export function beamTree(page, tree, all) {
   ];
 }
 
-// log p / ((5 + |y|) / 6)^α, as if it ended here.
+// The score of a hypothesis as if it ended here: log p / ((5 + |y|) / 6)^α.
 function scoreOf(tree, node) {
   return node.score ?? node.total / ((5 + node.step) / 6) ** tree.length_penalty;
 }
 
 function numbersOf(node) {
-  return [String(node.step), visibleText(node), node.log_p, node.total, node.scored, FATES[node.fate]];
+  return [String(node.step), visibleText(node), node.log_p, node.total, node.currentScore, FATES[node.fate]];
 }
 
 function visibleText(node) {
   return node.text.trim() || visible(node.word);
 }
 
-function drawnOf(nodes) {
+function withoutMostPruned(nodes) {
   const shown = new Set(nodes.filter((node) => node.fate !== "pruned"));
   const pruned = nodes.filter((node) => node.fate === "pruned").sort((a, b) => b.total - a.total);
   const counts = new Map();
@@ -64,10 +64,10 @@ function drawnOf(nodes) {
   return shown;
 }
 
-function drawn(nodes, shown, reading) {
+function drawing(nodes, shown, reading) {
   const steps = Math.max(...nodes.map((node) => node.step));
   const label = (node) => `${node.fate === "ended" || node.fate === "winner" ? "■ " : ""}${visible(node.word)}`;
-  const numbers = (node) => ` ${number(node.log_p, 2)} · ${number(node.scored, 2)}`;
+  const numbers = (node) => ` ${number(node.log_p, 2)} · ${number(node.currentScore, 2)}`;
   const ofWords = measure("700 13px");
   const ofNumbers = measure("10px");
   const wide = (node) => ofWords(label(node)) + (node.step ? ofNumbers(numbers(node)) : 0) + 4;
@@ -76,17 +76,17 @@ function drawn(nodes, shown, reading) {
   const left = [6];
   for (const width of widest) left.push(left.at(-1) + width + GAP);
 
-  // The first row of each step that is free below all that is placed there.
+  // The first free row of each step.
   const free = new Array(steps + 1).fill(0);
   place(nodes[0], 0);
   function place(node, least) {
-    const following = [];
-    for (let each = node; each; each = shownChildren(each)[0]) following.push(free[each.step]); // they go straight on
-    node.row = Math.max(least, ...following);
+    const line = [];
+    for (let next = node; next; next = shownChildren(next)[0]) line.push(free[next.step]); // drawn as one straight line
+    node.row = Math.max(least, ...line);
     free[node.step] = node.row + 1;
     for (const child of shownChildren(node)) place(child, node.row);
   }
-  // The hypothesis that won goes first; the others are below it, the best first.
+  // The winning hypothesis comes first, then the others, the best first.
   function shownChildren(node) {
     const children = node.children.filter((child) => shown.has(child));
     return children.sort((a, b) => b.on_path - a.on_path || b.total - a.total);
@@ -95,7 +95,7 @@ function drawn(nodes, shown, reading) {
   const middle = (node) => 16 + node.row * ROW;
   const lines = [];
   const texts = [];
-  // What won is drawn last, above the others.
+  // The winning path is drawn last, on top of the others.
   for (const node of [...shown].sort((a, b) => a.on_path - b.on_path)) {
     const kind = node.on_path ? "won" : FATES[node.fate];
     const x = left[node.step];
@@ -109,7 +109,7 @@ function drawn(nodes, shown, reading) {
       const d = `M${from} ${middle(parent)} H${bend - 8} ${curve} H${to}`;
       lines.push(svg("path", { class: `branch ${kind}`, d }));
     }
-    const text = `${visibleText(node)}: ln p ${number(node.total)}, score ${number(node.scored)}, ${FATES[node.fate]}`;
+    const text = `${visibleText(node)}: ln p ${number(node.total)}, score ${number(node.currentScore)}, ${FATES[node.fate]}`;
     texts.push(
       svg(
         "g",
@@ -125,7 +125,7 @@ function drawn(nodes, shown, reading) {
   return svg("svg", { class: "beam-tree", ...size, role: "img", "aria-label": "Beam tree" }, lines, texts);
 }
 
-// How wide a text will be in this font.
+// A function that measures the width of a text in this font.
 function measure(font) {
   const context = document.createElement("canvas").getContext("2d");
   context.font = `${font} ${getComputedStyle(document.body).fontFamily}`;

@@ -1,8 +1,8 @@
-// Two texts, one above the other, with what changed marked.
+// Two texts, one above the other, with the differences marked.
 
 import { h, note, visible } from "regard/dom.js";
 
-// Which words of each are in both, in order: the longest common subsequence.
+// The longest common subsequence: the indices of its words in each text.
 export function common(before, after) {
   const length = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
   for (let i = before.length - 1; i >= 0; i--) {
@@ -10,28 +10,28 @@ export function common(before, after) {
       length[i][j] = before[i] === after[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
     }
   }
-  const kept = [new Set(), new Set()];
+  const indices = [new Set(), new Set()];
   for (let i = 0, j = 0; i < before.length && j < after.length; ) {
     if (before[i] === after[j]) {
-      kept[0].add(i++);
-      kept[1].add(j++);
+      indices[0].add(i++);
+      indices[1].add(j++);
     } else if (length[i + 1][j] >= length[i][j + 1]) i++;
     else j++;
   }
-  return kept;
+  return indices;
 }
 
 function sameBeginning(before, after) {
   const first = before.findIndex((word, i) => word !== after[i]);
-  const same = [...before.keys()].slice(0, first < 0 ? before.length : first);
-  return [new Set(same), new Set(same)];
+  const indices = [...before.keys()].slice(0, first < 0 ? before.length : first);
+  return [new Set(indices), new Set(indices)];
 }
 
-// `names`: what the two lines are called. `onward`: from the first difference on, all is another text. `marked`: the word
-// of the second that was forced.
+// `names`: of the two lines. `onward`: from the first difference on, everything counts as changed. `marked`: the index of
+// the forced word in the second text.
 export function textsBeside(names, before, after, { onward = false, marked = null } = {}) {
-  const kept = onward ? sameBeginning(before, after) : common(before, after);
-  const changes = after.length - kept[1].size + before.length - kept[0].size;
+  const same = onward ? sameBeginning(before, after) : common(before, after);
+  const changes = after.length - same[1].size + before.length - same[0].size;
   const line = (words, side) =>
     h(
       "div",
@@ -42,8 +42,8 @@ export function textsBeside(names, before, after, { onward = false, marked = nul
         { class: "line" },
         words.map((word, i) => {
           const forced = side === 1 && i === marked;
-          const tag = kept[side].has(i) ? "span" : side ? "ins" : "del";
-          const kinds = ["token", kept[side].has(i) ? "" : "changed", forced ? "forced-token" : ""];
+          const tag = same[side].has(i) ? "span" : side ? "ins" : "del";
+          const kinds = ["token", same[side].has(i) ? "" : "changed", forced ? "forced-token" : ""];
           const token = h(tag, { class: kinds.filter(Boolean).join(" "), title: forced ? "forced" : null }, visible(word));
           return forced ? [h("span", { class: "forced-mark" }, "forced ▸"), token] : token;
         }),
@@ -53,11 +53,11 @@ export function textsBeside(names, before, after, { onward = false, marked = nul
   return h("div", { class: "texts-beside", dataset: { changes } }, line(before, 0), line(after, 1));
 }
 
-// What is written token by token, with the change and without.
-export async function writtenAnew(page, options) {
-  const onward = page.look.can.continue;
+// The output regenerated token by token, with the change and without.
+export async function regenerated(page, options) {
+  const onward = page.overview.can.continue;
   const most = onward ? 24 : 64;
-  const { before, after } = await page.ask("rewrite", { ...options, most });
+  const { before, after } = await page.ask("regenerate", { ...options, most });
   return h(
     "div",
     {},

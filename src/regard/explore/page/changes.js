@@ -1,14 +1,14 @@
-// What changed in the answers: at each place the token that stands there and the likeliest now, with bars.
+// How the answers changed: at each position, the token of the output and the likeliest token now, with bars.
 
 import { h, number, percent, visible } from "regard/dom.js";
 
-const MOST_ROWS = 100; // beyond them, only the largest changes
-const COLUMNS = ["place", "output", "p", "p now", "likeliest now", "its p", "change of ln p", "nats"];
+const MOST_ROWS = 100; // of more, the largest changes
+const COLUMNS = ["position", "output", "p", "p now", "likeliest now", "its p", "change of ln p", "nats"];
 
-// `result`: what `ablate` and `change` are answered with.
+// `result`: the answer to `ablate` or `change`.
 export function changes(page, result) {
-  const { before, after, said, change } = result;
-  const answers = page.look.answers;
+  const { before, after, p_output: p, change } = result;
+  const answers = page.overview.answers;
   const differ = answers.map((_, i) => before.tokens[i] !== after.tokens[i]);
   const count = differ.filter(Boolean).length;
   const summary =
@@ -52,13 +52,13 @@ export function changes(page, result) {
       h("th", { scope: "row" }, String(i + 1)),
       h("td", {}, visible(answer.label), answer.given ? h("span", { class: "quiet" }, " (given)") : null),
       h("td", { class: "number" }, percent(answer.probability)),
-      h("td", { class: "number" }, percent(said[i])),
+      h("td", { class: "number" }, percent(p[i])),
       h("td", {}, differ[i] ? `${visible(before.words[i])} → ${visible(after.words[i])}` : visible(after.words[i])),
       h("td", { class: "number" }, percent(after.probabilities[i])),
       h("td", { class: "change-room" }, bar(change.values[i], most)),
       h("td", { class: "number" }, number(change.values[i])),
     );
-    return answer.position === null ? line : page.highlight.stands(line, page.look.stacks.at(-1).name, answer.position);
+    return answer.position === null ? line : page.highlight.register(line, page.overview.stacks.at(-1).name, answer.position);
   }
 }
 

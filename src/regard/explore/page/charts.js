@@ -4,10 +4,10 @@ import { h, number, numbersBelow, svg, visible } from "regard/dom.js";
 import { ticks, ticksWithin } from "regard/ticks.js";
 import { swatch } from "regard/tokens.js";
 
-const FEW = 30; // points of a curve: each is marked
+const FEW = 30; // points of a curve, up to which each has a dot
 
-/* Signed bars, one for each name. `marks`: of each, {stack, position} to light, or null. `most`: what fills a bar.
-   `signed`: whether bars begin in the middle; `plain`: names are our own words, not pieces of a text. */
+/* Bars, one for each name. `marks`: for each, the {stack, position} to highlight, or null. `most`: the value of a full bar.
+   `signed`: whether bars start in the middle. `plain`: names are words of ours, not pieces of a text. */
 export function bars(page, { label, names, values, unit = "", marks = [], pick = null, format = number, most = null, plain = false, signed = null }) {
   most ??= Math.max(1e-9, ...values.filter(Number.isFinite).map(Math.abs));
   signed ??= values.some((value) => value < 0);
@@ -23,17 +23,17 @@ export function bars(page, { label, names, values, unit = "", marks = [], pick =
       h("span", { class: "bar-room" }, bar),
       h("span", { class: "bar-value" }, format(values[i])),
     );
-    return marks[i] ? page.highlight.stands(line, marks[i].stack, marks[i].position) : line;
+    return marks[i] ? page.highlight.register(line, marks[i].stack, marks[i].position) : line;
   });
   return h("div", { class: "bars", role: "group", "aria-label": unit ? `${label} (${unit})` : label }, lines);
 }
 
-/* Curves. `series`: [{name, values, x?}], each over its own x or over the shared one; null breaks a line. `range`: of y,
-   if not as far as they reach. */
+/* Curves. `series`: [{name, values, x?}], each over its own x or the shared one; null breaks a line. `range`: of y, by
+   default that of the values. */
 export function lines({ label, x = [], series, xLabel, yLabel, width = 520, height = 220, range = null }) {
   const left = 62, right = 24, top = 12, bottom = 36;
-  const all = series.flatMap((each) => each.values).filter((value) => value !== null && Number.isFinite(value));
-  const xs = series.flatMap((each) => each.x ?? x).filter(Number.isFinite);
+  const all = series.flatMap(({ values }) => values).filter((value) => value !== null && Number.isFinite(value));
+  const xs = series.flatMap((curve) => curve.x ?? x).filter(Number.isFinite);
   const [x0, x1] = [Math.min(...xs), Math.max(...xs)];
   const yTicks = ticks(...(range ?? [Math.min(...all), Math.max(...all)]), Math.floor(height / 50));
   const xTicks = ticksWithin(x0, x1, 5, { whole: xs.every(Number.isInteger) });
@@ -51,34 +51,34 @@ export function lines({ label, x = [], series, xLabel, yLabel, width = 520, heig
     xTicks.map(({ value, name }) => svg("text", { x: across(value), y: height - 18, "text-anchor": "middle" }, name)),
     svg("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, xLabel),
     svg("text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, yLabel),
-    series.map((each, index) => path(each, index)),
+    series.map(path),
   );
   return h(
     "figure",
     { class: "chart-figure", style: { width: `${width}px` } },
     picture,
-    h("figcaption", {}, series.map((each, i) => h("span", { class: `key series-${i % 6}` }, each.name))),
-    numbersBelow(label, [xLabel, ...series.map((each) => each.name)], () =>
-      [...new Set(xs)].sort((a, b) => a - b).map((value) => [String(value), ...series.map((each) => number(at(each, value), 4))]),
+    h("figcaption", {}, series.map(({ name }, i) => h("span", { class: `key series-${i % 6}` }, name))),
+    numbersBelow(label, [xLabel, ...series.map(({ name }) => name)], () =>
+      [...new Set(xs)].sort((a, b) => a - b).map((value) => [String(value), ...series.map((curve) => number(valueAt(curve, value), 4))]),
     ),
   );
 
-  function at(each, value) {
-    return each.values[(each.x ?? x).indexOf(value)];
+  function valueAt(curve, position) {
+    return curve.values[(curve.x ?? x).indexOf(position)];
   }
 
-  function path(each, index) {
-    const own = each.x ?? x;
+  function path(curve, index) {
+    const xs = curve.x ?? x;
     let drawn = "";
     let pen = "M";
-    each.values.forEach((value, i) => {
+    curve.values.forEach((value, i) => {
       if (value === null || !Number.isFinite(value)) pen = "M";
       else {
-        drawn += `${pen}${across(own[i]).toFixed(1)} ${up(value).toFixed(1)}`;
+        drawn += `${pen}${across(xs[i]).toFixed(1)} ${up(value).toFixed(1)}`;
         pen = "L";
       }
     });
-    const dots = each.values.length > FEW ? [] : each.values.map((value, i) => dot(own[i], value, index));
+    const dots = curve.values.length > FEW ? [] : curve.values.map((value, i) => dot(xs[i], value, index));
     return [svg("path", { d: drawn, class: `curve series-${index % 6}` }), dots];
   }
 

@@ -1,4 +1,4 @@
-// Colours that colour-blind people can read: cividis for amounts, orange to blue through grey for signed numbers.
+// Colour scales that colour-blind people can read: cividis for amounts, orange to blue through grey for signed numbers.
 
 const CIVIDIS = [
   [0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120], [165, 156, 116],
@@ -22,8 +22,8 @@ function tableOf(stops) {
 const AMOUNTS = tableOf(CIVIDIS);
 const TABLES = { unit: AMOUNTS, positive: AMOUNTS, root: AMOUNTS, signed: tableOf(SIGNED) };
 
-// The colour of a value, as [r, g, b]; `most`: the value that has the last colour. What is not there is grey.
-// "root": by the square root, so that one large value does not hide all small ones.
+// The colour of a value as [r, g, b]. `most`: the value of the last colour. Missing values are grey.
+// Scale "root": by the square root, so that one large value does not hide all small ones.
 export function colour(value, scale = "unit", most = 1) {
   if (value === null || Number.isNaN(value) || value === -Infinity) return [128, 128, 128];
   const part = value / (most || 1);
@@ -35,7 +35,7 @@ export function css([r, g, b]) {
   return `rgb(${r}, ${g}, ${b})`;
 }
 
-// Black or white, whichever can be read on it.
+// Black or white, whichever is legible on the colour.
 export function ink([r, g, b]) {
   const linear = (c) => ((c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.179 ? "#000" : "#fff";

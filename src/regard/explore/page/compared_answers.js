@@ -1,25 +1,25 @@
-// The chosen answer on two sides: the likeliest candidates for it, and what each part added to its logit.
+// The chosen answer on two sides: its likeliest candidates, and what each part added to its logit.
 
 import { partName } from "regard/names.js";
-import { h, missing, note, number, percent, problem, spelled, visible } from "regard/dom.js";
+import { h, missing, note, number, percent, visible, visiblePieces } from "regard/dom.js";
 import { paired } from "regard/paired.js";
-import { summed } from "regard/views/layers.js";
+import { grouped } from "regard/views/layers.js";
 
 const LIKELIEST = 8; // of each side
 
-// Where B says what A says at an answer: at the same place, or last, if that is last (recording.py does the same).
+// The answer of B beside one of A: in the same place; beside the last one, the last (as in recording.py).
 export function answerBeside(answer, a, b) {
-  const last = b.look.answers.length - 1;
-  return answer === a.look.answers.length - 1 ? last : Math.min(answer, last);
+  const last = b.overview.answers.length - 1;
+  return answer === a.overview.answers.length - 1 ? last : Math.min(answer, last);
 }
 
-// `places`: the answer of each side.
-export async function candidates(page, sides, places) {
-  const found = await Promise.all(sides.map(({ run, input }, i) => page.source.ask(run, input, "candidates", { answer: places[i] })));
-  const words = [...new Set(found.flatMap((each) => each.words.slice(0, LIKELIEST)))];
-  const p = found.map((each) => words.map((word) => each.probabilities[each.words.indexOf(word)] ?? null));
-  const least = Math.min(...found.map((each) => each.words.length));
-  const all = found.every((each) => words.every((word) => each.words.includes(word)));
+// `answers`: the number of the answer on each side.
+export async function candidates(page, sides, answers) {
+  const likeliest = await Promise.all(sides.map(({ run, input }, i) => page.source.ask(run, input, "candidates", { answer: answers[i] })));
+  const words = [...new Set(likeliest.flatMap((side) => side.words.slice(0, LIKELIEST)))];
+  const p = likeliest.map((side) => words.map((word) => side.probabilities[side.words.indexOf(word)] ?? null));
+  const least = Math.min(...likeliest.map((side) => side.words.length));
+  const all = likeliest.every((side) => words.every((word) => side.words.includes(word)));
   return h(
     "div",
     { class: "compared-candidates" },
@@ -30,10 +30,10 @@ export async function candidates(page, sides, places) {
     paired(page, {
       label: "Candidates",
       what: "word",
-      names: spelled(words),
+      names: visiblePieces(words),
       first: p[0],
       second: p[1],
-      titles: sides.map((side, i) => `${side.letter}: ${visible(side.look.answers[places[i]].label)}`),
+      titles: sides.map((side, i) => `${side.letter}: ${visible(side.overview.answers[answers[i]].label)}`),
       format: percent,
       most: 1,
       plain: true,
@@ -41,28 +41,28 @@ export async function candidates(page, sides, places) {
   );
 }
 
-export async function contributions(page, sides, places) {
-  const without = sides.find((side) => !side.look.can.lens);
+export async function contributions(page, sides, answers) {
+  const without = sides.find((side) => !side.overview.can.lens);
   if (without) {
-    return missing({ what: `Not for ${without.letter}.`, why: "Its answer is not a linear map of the last layer's output." });
+    return missing({ what: `Not available for ${without.letter}.`, why: "Its answer is not a linear map of the last layer's output." });
   }
   const [a, b] = sides;
-  const words = sides.map((side, i) => side.look.answers[places[i]].label);
-  const own = (side, answer, more = {}) => page.source.ask(side.run, side.input, "contributions", { answer, ...more });
-  const first = await own(a, places[0]);
+  const words = sides.map((side, i) => side.overview.answers[answers[i]].label);
+  const ask = (side, answer, more = {}) => page.source.ask(side.run, side.input, "contributions", { answer, ...more });
+  const first = await ask(a, answers[0]);
   let second;
   let why = "";
   try {
-    second = await own(b, places[1], words[0] === words[1] ? {} : { token: words[0] });
+    second = await ask(b, answers[1], words[0] === words[1] ? {} : { token: words[0] });
   } catch (error) {
     if (!error.what) throw error;
-    second = await own(b, places[1]);
+    second = await ask(b, answers[1]);
     why = `No difference is shown: these are logits of two different words. B has no logit for “${visible(words[0])}”: ${error.what} ${error.why}`;
   }
-  const sums = [first, second].map((each) => summed(each.labels[0], each.values, "parts"));
-  const names = [...new Set(sums.flatMap((each) => [...each.keys()]))];
-  const alike = sums.every((each) => each.size === names.length);
-  const total = (each) => number(each.values.reduce((sum, value) => sum + value, 0));
+  const sums = [first, second].map((side) => grouped(side.labels[0], side.values, "parts"));
+  const names = [...new Set(sums.flatMap((side) => [...side.keys()]))];
+  const alike = sums.every((side) => side.size === names.length);
+  const total = (side) => number(side.values.reduce((sum, value) => sum + value, 0));
   return h(
     "div",
     { class: "compared-contributions" },
@@ -85,19 +85,9 @@ export async function contributions(page, sides, places) {
   );
 }
 
-// A part by what it is on each side that has it: "layer 1, self-attention / GRU".
+// A part by its title on each side that has it: "layer 1, self-attention / GRU".
 function nameOnBoth(sides, page, name) {
-  const names = sides.map((side) => partName({ parts: () => page.parts(side.look) }, name, { stack: /^stage /.test(name) }));
+  const names = sides.map((side) => partName({ parts: () => page.parts(side.overview) }, name, { stack: /^stage /.test(name) }));
   const [first, ...others] = [...new Set(names)];
   return [first, ...others.map((other) => other.split(", ").at(-1))].join(" / ");
-}
-
-// What cannot be said of one side does not take the rest of the view away.
-export async function orProblem(section) {
-  try {
-    return await section;
-  } catch (error) {
-    if (!error.what) throw error;
-    return problem(error);
-  }
 }

@@ -1,14 +1,13 @@
-// What every head of two sides does, in one number: on one scale of colours, with the difference.
+// The scores of all heads on two sides, on one colour scale, with the difference.
 
 import { largest } from "regard/arrays.js";
-import { choice, h, note, problem } from "regard/dom.js";
+import { choice, h, lazyDetails, note, problem } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
 import { nameOf } from "regard/names.js";
 import { SCORES } from "regard/views/heads.js";
 
-// Computed when it is opened. `pairs`: a part of each side, for each that both have.
+// Computed when opened. `pairs`: the corresponding parts of both sides.
 export function comparedScores(page, sides, pairs) {
-  const details = h("details", { class: "numbers" }, h("summary", {}, "Scores of all heads, on both sides"));
   const room = h("div", {});
   async function draw(score) {
     page.state.set({ score }, { quietly: true });
@@ -21,23 +20,21 @@ export function comparedScores(page, sides, pairs) {
     }
     if (page.state.get("score") === score) room.replaceChildren(...drawn);
   }
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.childElementCount > 1) return;
+  return lazyDetails("Scores of all heads, on both sides", () => {
     const chosen = Object.hasOwn(SCORES, page.state.get("score") ?? "") ? page.state.get("score") : "entropy";
-    const named = Object.entries(SCORES).map(([name, [title]]) => [name, title]);
-    details.append(h("div", { class: "controls" }, choice("score", named, chosen, draw)), room);
+    const options = Object.entries(SCORES).map(([name, [title]]) => [name, title]);
     draw(chosen);
+    return h("div", {}, h("div", { class: "controls" }, choice("score", options, chosen, draw)), room);
   });
-  return details;
 }
 
 async function maps(page, sides, pairs, score) {
-  // A file has all scores together.
-  const options = page.live ? { scores: [score] } : {};
-  const found = (await Promise.all(sides.map(({ run, input }) => page.source.ask(run, input, "heads", options)))).map((all) => all[score]);
+  const options = page.live ? { scores: [score] } : {}; // a file has all scores in one answer
+  const answers = await Promise.all(sides.map(({ run, input }) => page.source.ask(run, input, "heads", options)));
+  const scores = answers.map((answer) => answer[score]);
   const parts = pairs.map(([part]) => part);
   const heads = Math.max(...pairs.flat().map((part) => part.heads));
-  const values = found.map((named, side) =>
+  const values = scores.map((named, side) =>
     Float32Array.from(
       pairs.flatMap((pair) => {
         const row = named.values[named.labels[0].indexOf(pair[side].name)];
@@ -46,20 +43,20 @@ async function maps(page, sides, pairs, score) {
     ),
   );
   const difference = values[0].map((value, i) => values[1][i] - value);
-  if (values.some((each) => each.every(Number.isNaN))) return [note("This score is not defined for one of the two.")];
+  if (values.some((side) => side.every(Number.isNaN))) return [note("This score is not defined for one of the two.")];
   const most = Math.max(...[...values, difference].map(largest)) || 1;
-  const scale = values.some((each) => each.some((value) => value < 0)) ? "signed" : "positive";
-  const map = (title, label, each, its) =>
+  const scale = values.some((side) => side.some((value) => value < 0)) ? "signed" : "positive";
+  const map = (title, label, values, scale) =>
     h(
       "div",
       {},
       h("h3", {}, title),
       heatmap(page, {
-        matrix: { head: { shape: [parts.length, heads] }, values: each },
+        matrix: { head: { shape: [parts.length, heads] }, values },
         label,
         rows: { labels: parts.map(nameOf), axis: "layer", plain: true },
         columns: { labels: Array.from({ length: heads }, (_, head) => String(head + 1)), axis: "head", plain: true },
-        scale: its,
+        scale,
         most,
       }),
     );

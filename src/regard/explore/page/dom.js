@@ -1,40 +1,40 @@
 // Elements from plain calls: h("p", {class: "note"}, "text", element).
 
 export function h(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return assemble(document.createElement(tag), attributes, children);
 }
 
 export function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  return assemble(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
-function filled(element, attributes, children) {
+function assemble(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "dataset") Object.assign(element.dataset, value);
     else if (name === "value" || name === "checked") element[name] = value;
-    else if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
+    else if (name === "style") for (const [property, setting] of Object.entries(value)) element.style.setProperty(property, setting);
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
-// A piece of a text, with what cannot be seen made visible; a space between two words can be.
+// A piece of a text with invisible characters made visible. The space before a word is left out, one between words stays.
 export function visible(piece) {
   const shown = piece.replace(/^ +(?=.)/, "").replace(/(?<!\S) | (?!\S)/g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥");
   return shown === "" ? "␣" : shown.replace(/[\u0000-\u001f\u007f\u200b-\u200f\u2028-\u202f\u2066-\u2069\ufeff]/g, "�");
 }
 
-// Pieces as they are shown; where the space before them is all that tells them apart, it can be seen.
-export function spelled(pieces) {
+// Visible pieces. Where only the space before them distinguishes two, it is shown.
+export function visiblePieces(pieces) {
   const shown = pieces.map(visible);
   const alike = (i) => shown.indexOf(shown[i]) !== shown.lastIndexOf(shown[i]);
   return shown.map((word, i) => (alike(i) && pieces[i].startsWith(" ") ? `␣${word}` : word));
 }
 
-// A number as it is shown: three digits behind the point, or powers of ten.
+// A number as text: three decimals, or scientific notation.
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (value === Infinity) return "∞";
@@ -55,8 +55,8 @@ export function button(text, onclick, attributes = {}) {
   return h("button", { type: "button", onclick, ...attributes }, text);
 }
 
-// A text is sent by Enter; with Shift, Enter begins a new line.
-export function submittedByEnter(textarea) {
+// Enter submits the form; Shift + Enter begins a new line.
+export function submitOnEnter(textarea) {
   textarea.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || textarea.tagName !== "TEXTAREA") return;
     event.preventDefault();
@@ -68,7 +68,7 @@ export function note(...text) {
   return h("p", { class: "note" }, ...text);
 }
 
-export function choice(label, options, value, changed) {
+export function choice(label, options, value, onchange) {
   const id = `choice-${(choice.count = (choice.count ?? 0) + 1)}`;
   return h(
     "span",
@@ -76,20 +76,20 @@ export function choice(label, options, value, changed) {
     h("label", { for: id }, label),
     h(
       "select",
-      { id, onchange: (event) => changed(event.target.value) },
-      options.map(([each, text]) => h("option", { value: each, selected: String(each) === String(value) }, text)),
+      { id, onchange: (event) => onchange(event.target.value) },
+      options.map(([option, text]) => h("option", { value: option, selected: String(option) === String(value) }, text)),
     ),
   );
 }
 
-export function slider(label, least, most, step, value, changed, shown = String) {
+export function slider(label, least, most, step, value, onchange, format = String) {
   const id = `slider-${(slider.count = (slider.count ?? 0) + 1)}`;
-  const output = h("output", { for: id }, shown(value));
+  const output = h("output", { for: id }, format(value));
   const input = h("input", { id, type: "range", min: least, max: most, step, value });
   input.value = value;
   input.addEventListener("input", () => {
-    output.textContent = shown(Number(input.value));
-    changed(Number(input.value));
+    output.textContent = format(Number(input.value));
+    onchange(Number(input.value));
   });
   return h("span", { class: "field" }, h("label", { for: id }, label), input, output);
 }
@@ -112,9 +112,18 @@ export function table(caption, heads, rows, { first = true } = {}) {
   );
 }
 
-// The numbers of a view, closed until they are asked for: what a screen reader reads instead of a picture.
+// The numbers behind a picture, collapsed: screen readers read them instead.
 export function numbersBelow(caption, heads, rows) {
   return h("details", { class: "numbers" }, h("summary", {}, caption), table(caption, heads, rows()));
+}
+
+// Details whose content is computed when they are first opened.
+export function lazyDetails(summary, content) {
+  const details = h("details", { class: "numbers" }, h("summary", {}, summary));
+  details.addEventListener("toggle", () => {
+    if (details.open && details.childElementCount === 1) details.append(content());
+  });
+  return details;
 }
 
 export function problem(error) {
@@ -129,21 +138,31 @@ export function problem(error) {
   );
 }
 
-// What this kind of model does not have: a fact about it, and no mistake of the reader's.
+// Something that this kind of model does not have: a fact, not a mistake of the user.
 export function missing(error) {
   if (!error.what) return problem(error);
   return h("p", { class: "missing" }, h("strong", {}, error.what), " ", error.why);
 }
 
-// Whoever uses the keyboard stays where they are when what is in an element is drawn again.
-export function keepingFocus(element, draw) {
-  const name = (each) =>
-    `${each.tagName} ${each.getAttribute("aria-label") ?? each.labels?.[0]?.textContent ?? each.textContent}`;
+// An error in one section does not take the rest of the view away.
+export async function orProblem(section) {
+  try {
+    return await section;
+  } catch (error) {
+    if (!error.what) throw error;
+    return problem(error);
+  }
+}
+
+// Redraw an element and keep the keyboard focus where it was.
+export function keepFocus(element, draw) {
+  const name = (node) =>
+    `${node.tagName} ${node.getAttribute("aria-label") ?? node.labels?.[0]?.textContent ?? node.textContent}`;
   const { activeElement } = document;
   const focused = activeElement !== element && element.contains(activeElement) ? name(activeElement) : null;
   draw();
   if (focused === null) return;
-  const all = [...element.querySelectorAll("button, select, input, textarea, [tabindex]")];
-  const again = all.find((each) => name(each) === focused);
-  (again ?? element).focus({ preventScroll: true });
+  const focusable = [...element.querySelectorAll("button, select, input, textarea, [tabindex]")];
+  const successor = focusable.find((node) => name(node) === focused);
+  (successor ?? element).focus({ preventScroll: true });
 }

@@ -1,10 +1,9 @@
-// Is it faithful? What happens to the answer when positions are emptied in the order of an attribution.
+// Faithfulness: what happens to the answer when positions are emptied in the order of an attribution.
 
 import { lines } from "regard/charts.js";
-import { h, number, table } from "regard/dom.js";
+import { h, table } from "regard/dom.js";
 
-export function faithful(found, title = "Is it faithful?") {
-  const measured = found.faithful;
+export function faithful({ faithful: measured }, title = "Is it faithful?") {
   const orders = measured.deletion_curve.orders;
   return h(
     "section",
@@ -22,7 +21,7 @@ export function faithful(found, title = "Is it faithful?") {
       curve("Deletion: a low curve is good", "emptied", measured.deletion_curve),
       curve("Insertion: a high curve is good", "present", measured.insertion_curve),
       table(
-        "Areas under the curves, and p(x) − p without or with only the top 10 … 100 %",
+        "Areas under the curves, and p(x) − p without, or with only, the top 10 … 100 %",
         ["measure", "by score", "at random", "good is"],
         [
           ["deletion", measured.deletion, measured.deletion_random, "low"],
@@ -35,12 +34,12 @@ export function faithful(found, title = "Is it faithful?") {
   );
 }
 
-// The rank among the random orders says it all: a random order beats all of ten others once in eleven times.
+// By rank among the random orders: another random order would beat all ten of them one time in eleven.
 function verdict({ deletion_beats: deleted, insertion_beats: inserted, positions, deletion_curve: { orders } }) {
-  if (positions < 2) return "Only one position can be emptied here, so all orders are the same: nothing is measured.";
+  if (positions < 2) return "Only one position can be emptied here, so every order is the same and nothing is measured.";
   const ranks = `better than ${deleted} of ${orders} random orders by deletion, ${inserted} of ${orders} by insertion`;
   if (deleted === orders && inserted === orders) return `The scores are ${ranks}.`;
-  if (deleted === orders || inserted === orders) return `By one measure only do the scores beat every random order: ${ranks}.`;
+  if (deleted === orders || inserted === orders) return `The scores beat every random order by one measure only: ${ranks}.`;
   return `The scores are no better than chance (${ranks}): do not rely on them.`;
 }
 

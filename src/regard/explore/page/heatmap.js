@@ -3,21 +3,20 @@
 
 import { largest } from "regard/arrays.js";
 import { colour } from "regard/colours.js";
-import { h, number, table, visible } from "regard/dom.js";
+import { h, lazyDetails, number, table, visible } from "regard/dom.js";
 
 const MOST_LABELS = 72;
 const MOST_CELL = 28; // pixels
 const FEW_ROWS = 40;
-const STRONGEST = 20; // rows of the table of a matrix that has more cells than
-const MOST_CELLS = 400; // which are all in the table
+const MOST_CELLS = 400; // of a matrix whose values are all in the table
+const STRONGEST = 20; // rows of the table of a larger one
 
-/* `matrix`: {head: {shape: [R, C], step?, from?}, values}. `rows`, `columns`: {labels, stack?, axis}: what stands along
-   the edges; with the name of a stack, its tokens are lit; `plain`: labels are our own words, not pieces of a text.
-   `scale`: unit, positive, root, signed. `most`: the value that has
-   the last colour. `open`: called with (row, column) on Enter or click. `zoom`: called with the window of a cell that
-   stands for several. `chosen`: a row that stays marked; `kept`: a cell
-   that does, [row, column], until another is opened. */
-export function heatmap(page, { matrix, rows, columns, label, scale = "unit", most = null, open = null, zoom = null, cell = null, chosen = null, kept = null }) {
+/* `matrix`: {head: {shape: [R, C], step?, from?}, values}. `rows`, `columns`: the edges as {labels, stack?, axis, plain?}:
+   the tokens of `stack` are highlighted; `plain` labels are words of ours, not pieces of a text. `scale`: unit, positive,
+   root, signed. `most`: the value of the last colour. `open`: called with (row, column) on Enter or click. `zoom`: called
+   with the window of a cell that stands for a block. `markedRow`: a row that stays marked; `markedCell`: a cell that stays
+   marked until another is opened. */
+export function heatmap(page, { matrix, rows, columns, label, scale = "unit", most = null, open = null, zoom = null, cell = null, markedRow = null, markedCell = null }) {
   const [height, width] = matrix.head.shape;
   const [stepDown, stepAcross] = matrix.head.step ?? [1, 1];
   const [fromDown, fromAcross] = matrix.head.from ?? [0, 0];
@@ -30,8 +29,8 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
 
   const across = h("div", { class: "cross across", hidden: true });
   const down = h("div", { class: "cross down", hidden: true });
-  const keptCell = h("div", { class: "at-cell kept", hidden: true });
-  const say = h("div", { class: "reading" }, label);
+  const cellMark = h("div", { class: "at-cell outlined", hidden: true });
+  const reading = h("div", { class: "reading" }, label);
   const field = h(
     "div",
     {
@@ -42,30 +41,30 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
       "aria-label": `${label}: ${height} rows, ${width} columns. Arrow keys move, Enter opens a cell.`,
     },
     canvas,
-    chosen === null || chosen < 0 || chosen >= height ? null : markedRow(chosen),
-    keptCell,
+    markedRow === null || markedRow < 0 || markedRow >= height ? null : rowMark(markedRow),
+    cellMark,
     across,
     down,
   );
   let at = null;
 
-  function markedRow(row) {
-    return h("div", { class: "cross across kept", style: { top: `${row * high}px`, height: `${high}px` } });
+  function rowMark(row) {
+    return h("div", { class: "cross across outlined", style: { top: `${row * high}px`, height: `${high}px` } });
   }
 
-  const named = (side, index, from, step) => {
+  const nameOf = (side, index, from, step) => {
     const first = from + index * step;
     if (step === 1) return labelOf(side, first);
     return `${first + 1}–${Math.min(first + step, side.labels.length)}`;
   };
-  const described = (row, column) =>
-    `${named(rows, row, fromDown, stepDown)} → ${named(columns, column, fromAcross, stepAcross)}: ` +
+  const describe = (row, column) =>
+    `${nameOf(rows, row, fromDown, stepDown)} → ${nameOf(columns, column, fromAcross, stepAcross)}: ` +
     `${number(matrix.values[row * width + column], 4)}${stepDown * stepAcross > 1 ? ", the maximum of this block" : ""}`;
 
   function point(row, column, spoken = false) {
     at = [row, column];
-    say.textContent = described(row, column);
-    if (spoken) page.say(say.textContent);
+    reading.textContent = describe(row, column);
+    if (spoken) page.say(reading.textContent);
     const marks = [];
     if (rows.stack && stepDown === 1) marks.push({ stack: rows.stack, position: fromDown + row });
     if (columns.stack && stepAcross === 1) marks.push({ stack: columns.stack, position: fromAcross + column });
@@ -80,7 +79,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     if (column !== null) Object.assign(down.style, { left: `${column * wide}px`, width: `${wide}px` });
   }
 
-  function opened() {
+  function openCell() {
     if (at === null) return;
     const [row, column] = at;
     if (stepDown * stepAcross > 1 && zoom) zoom(windowOf(row, column));
@@ -90,14 +89,14 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     }
   }
 
-  function keep(where) {
-    keptCell.hidden = where === null;
-    if (where === null) return;
-    const [row, column] = where;
-    Object.assign(keptCell.style, { top: `${row * high}px`, left: `${column * wide}px`, width: `${wide}px`, height: `${high}px` });
+  function keep(cell) {
+    cellMark.hidden = cell === null;
+    if (cell === null) return;
+    const [row, column] = cell;
+    Object.assign(cellMark.style, { top: `${row * high}px`, left: `${column * wide}px`, width: `${wide}px`, height: `${high}px` });
   }
 
-  // Around a reduced cell, as much as can be shown exactly.
+  // A window around a cell that stands for a block, small enough to be shown exactly.
   function windowOf(row, column) {
     const part = (index, from, step, size) => {
       const span = Math.min(128, size);
@@ -126,11 +125,11 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   });
   field.addEventListener("click", (event) => {
     point(...cellOf(event));
-    opened();
+    openCell();
   });
   field.addEventListener("keydown", (event) => {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    if (event.key === "Enter" || event.key === " ") opened();
+    if (event.key === "Enter" || event.key === " ") openCell();
     else if (event.key === "Home") point(at?.[0] ?? 0, 0, true);
     else if (event.key === "End") point(at?.[0] ?? 0, width - 1, true);
     else if (event.key in moves) {
@@ -145,10 +144,10 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     const column = marks.findLast(
       ({ stack, position }) => stack === columns.stack && inside(position, fromAcross, stepAcross, width),
     );
-    const both = rows.stack === columns.stack && marks.length === 1;
+    const sameMark = rows.stack === columns.stack && marks.length === 1;
     mark(
       row ? Math.floor((row.position - fromDown) / stepDown) : null,
-      column && !both ? Math.floor((column.position - fromAcross) / stepAcross) : null,
+      column && !sameMark ? Math.floor((column.position - fromAcross) / stepAcross) : null,
     );
   });
 
@@ -156,7 +155,7 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     count <= MOST_LABELS && size >= 9 && step === 1
       ? Array.from({ length: count }, (_, i) => {
           const element = h("span", { style: { "--cell": `${size}px` } }, labelOf(side, from + i));
-          return side.stack ? page.highlight.stands(element, side.stack, from + i) : element;
+          return side.stack ? page.highlight.register(element, side.stack, from + i) : element;
         })
       : [];
   const figure = h(
@@ -173,26 +172,22 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
         h("div", { class: "labels-across", "aria-hidden": "true" }, labelled(columns, width, fromAcross, stepAcross, wide)),
       ),
     ),
-    h("figcaption", {}, say, legend(scale, last), axes(rows, columns)),
+    h("figcaption", {}, reading, legend(scale, last), axes(rows, columns)),
     numbers(),
   );
-  if (kept) keep([(kept[0] - fromDown) / stepDown, (kept[1] - fromAcross) / stepAcross].map(Math.floor));
+  if (markedCell) keep([(markedCell[0] - fromDown) / stepDown, (markedCell[1] - fromAcross) / stepAcross].map(Math.floor));
   figure.keep = keep;
   return figure;
 
   function numbers() {
-    const all = height * width <= MOST_CELLS;
-    const summary = all ? `All values: ${label}` : `The ${STRONGEST} largest values: ${label}`;
-    const details = h("details", { class: "numbers" }, h("summary", {}, summary));
-    details.addEventListener("toggle", () => {
-      if (details.open && details.childElementCount === 1) details.append(all ? whole() : strongest());
-    });
-    return details;
+    return height * width <= MOST_CELLS
+      ? lazyDetails(`All values: ${label}`, allValues)
+      : lazyDetails(`The ${STRONGEST} largest values: ${label}`, largestValues);
   }
 
-  function whole() {
-    const down = (row) => named(rows, row, fromDown, stepDown);
-    const across = (column) => named(columns, column, fromAcross, stepAcross);
+  function allValues() {
+    const down = (row) => nameOf(rows, row, fromDown, stepDown);
+    const across = (column) => nameOf(columns, column, fromAcross, stepAcross);
     const values = (row) => Array.from({ length: width }, (_, column) => number(matrix.values[row * width + column], 4));
     return table(
       label,
@@ -201,12 +196,12 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
     );
   }
 
-  function strongest() {
+  function largestValues() {
     const order = [...matrix.values.keys()].filter((i) => Number.isFinite(matrix.values[i]));
     order.sort((a, b) => Math.abs(matrix.values[b]) - Math.abs(matrix.values[a]));
     const lines = order.slice(0, STRONGEST).map((i) => [
-      named(rows, Math.floor(i / width), fromDown, stepDown),
-      named(columns, i % width, fromAcross, stepAcross),
+      nameOf(rows, Math.floor(i / width), fromDown, stepDown),
+      nameOf(columns, i % width, fromAcross, stepAcross),
       number(matrix.values[i], 4),
     ]);
     return table(label, [rows.axis ?? "row", columns.axis ?? "column", "value"], lines);
@@ -259,7 +254,7 @@ export function paint(canvas, values, scale, most) {
   context.putImageData(image, 0, 0);
 }
 
-// A small picture of a matrix, shrunk by the largest: a mean would hide single links. `most`: what has the last colour.
+// A small picture of a matrix, max-pooled: a mean would hide single links. `most`: the value of the last colour.
 export function thumbnail(matrix, { side = 64, most = 1, scale = "positive" } = {}) {
   const [height, width] = matrix.head.shape;
   const rows = Math.min(side, height);
@@ -268,8 +263,8 @@ export function thumbnail(matrix, { side = 64, most = 1, scale = "positive" } = 
   for (let y = 0; y < height; y++) {
     const to = Math.floor((y * rows) / height) * columns;
     for (let x = 0; x < width; x++) {
-      const place = to + Math.floor((x * columns) / width);
-      small[place] = Math.max(small[place], matrix.values[y * width + x]);
+      const block = to + Math.floor((x * columns) / width);
+      small[block] = Math.max(small[block], matrix.values[y * width + x]);
     }
   }
   const canvas = h("canvas", { width: columns, height: rows, class: "pixels thumbnail", "aria-hidden": "true" });

@@ -1,4 +1,4 @@
-// One token lit everywhere: whatever is shown of a position carries data-stack and data-position, or listens.
+// A position highlighted everywhere: its elements carry data-stack and data-position, or have a listener.
 
 export class Highlight {
   constructor() {
@@ -6,13 +6,13 @@ export class Highlight {
     this.listeners = new Map(); // element -> function
   }
 
-  // Positions that are pointed at: [{stack, position}, …]
+  // The highlighted positions: [{stack, position}, …]
   set(marks) {
     this.marks = marks;
     for (const element of document.querySelectorAll(".lit")) element.classList.remove("lit");
     for (const { stack, position } of marks) {
-      const where = `[data-stack="${CSS.escape(stack)}"][data-position="${position}"]`;
-      for (const element of document.querySelectorAll(where)) element.classList.add("lit");
+      const selector = `[data-stack="${CSS.escape(stack)}"][data-position="${position}"]`;
+      for (const element of document.querySelectorAll(selector)) element.classList.add("lit");
     }
     for (const [element, draw] of this.listeners) {
       if (element.isConnected) draw(marks);
@@ -28,8 +28,8 @@ export class Highlight {
     this.listeners.set(element, draw);
   }
 
-  // An element that stands for a position: it lights all others, and is lit by them.
-  stands(element, stack, position) {
+  // Make an element stand for a position: it highlights all others of the position, and they highlight it.
+  register(element, stack, position) {
     element.dataset.stack = stack;
     element.dataset.position = position;
     element.addEventListener("pointerenter", () => this.set([{ stack, position }]));

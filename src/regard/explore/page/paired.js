@@ -1,12 +1,11 @@
-// Numbers of two sides that have the same names: bars of A, of B and of B − A, and all in a table. Those of A and B are
-// on one scale. Bars of B − A begin in the middle; where nothing of A and B is negative, theirs begin at
-// the left, and have twice the room.
+// Numbers of two sides by name: bars of A, of B and of B − A on one scale, and a table. Bars of B − A start in the middle.
+// If nothing in A and B is negative, their bars start at the left and have twice the room.
 
 import { bars } from "regard/charts.js";
 import { h, note, number, numbersBelow } from "regard/dom.js";
 
-/* `names`, and for each of them a number of each side, null where it has none. `titles`: of both sides. `why`: what is
-   said in place of the difference. `most`: what fills a bar. `plain`: names are our own words. */
+/* `first`, `second`: the numbers of each side by name, or null. `titles`: of both sides. `why`: a note in place of the
+   difference. `most`: the value of a full bar. `plain`: names are words of ours, not pieces of a text. */
 export function paired(page, { label, what, names, first, second, titles, why = "", format = number, unit = "", most = null, plain = false }) {
   const differences = names.map((_, i) => (why || first[i] === null || second[i] === null ? null : second[i] - first[i]));
   const known = [...first, ...second, ...differences].filter((value) => value !== null);

@@ -1,11 +1,11 @@
-// Patching: which activations of a second input, put into this one, restore the answer of the second.
+// Patching: which activations of a second input, patched into this one, restore the second's answer.
 
 import { choice, h, note, number, percent, problem, visible } from "regard/dom.js";
 import { inputForm } from "regard/header.js";
 import { heatmap } from "regard/heatmap.js";
 import { partName } from "regard/names.js";
 
-const FIXED = ["target", "wish"]; // both inputs are asked for the same
+const FIXED = ["target", "wish"]; // the same for both inputs
 const WHAT = [
   ["residual", "the residual stream, after each layer"],
   ["parts", "the output of each part"],
@@ -23,7 +23,7 @@ export async function patching(page) {
     note(
       "A second input with the same number of tokens. Each cell is one activation of that input, patched into the forward pass ",
       "on this one: 1 means that it alone restores the second input's answer, 0 that nothing changes. ",
-      page.look.stacks.length > 1 && page.look.can.change ? "Both inputs use this output." : "",
+      page.overview.stacks.length > 1 && page.overview.can.change ? "Both inputs use this output." : "",
     ),
     inputForm(page, { label: "Second input", button: "Patch", input: second ?? page.input, without: FIXED, submit: (other) => page.state.set({ second: other }) }),
     h("div", { class: "controls" }, choice("patched", WHAT, what, (value) => page.state.set({ patch: value }))),
@@ -41,22 +41,22 @@ export async function patching(page) {
   return view;
 }
 
-// A heat map for each stack; of heads, one for all.
+// A heat map per stack; for heads, a single one.
 function maps(page, effect, what) {
   const [theirs, ours] = effect.tokens.map(visible);
-  const where = page.look.answers.length > 1 ? ` at place ${effect.answer + 1}` : "";
-  const said = h("p", { class: "opened", role: "status" }, "Click a cell to read what it restores.");
+  const where = page.overview.answers.length > 1 ? ` at position ${effect.answer + 1}` : "";
+  const reading = h("p", { class: "opened", role: "status" }, "Click a cell to read what it restores.");
   const rows = effect.labels[0];
-  const stacks = what === "heads" ? [null] : page.look.stacks;
+  const stacks = what === "heads" ? [null] : page.overview.stacks;
   const drawn = stacks.map((stack) => {
     const chosen = rows.map((_, i) => i).filter((i) => !stack || rows[i].startsWith(`${stack.name}.`));
     const width = stack ? stack.pieces.length : effect.labels[1].length;
     const effects = chosen.flatMap((i) => effect.values[i].slice(0, width));
     const values = Float32Array.from(effects, (value) => value ?? NaN);
-    const down = chosen.map((i) => named(page, rows[i], !stack));
+    const down = chosen.map((i) => rowName(page, rows[i], !stack));
     const across = stack ? stack.pieces : effect.labels[1].map((_, i) => `head\u00a0${i + 1}`);
     const other = stack && effect.other[stack.name];
-    const place = (i) => `${i + 1} (${visible(other[i])} in place of ${visible(stack.pieces[i])})`;
+    const positionOf = (i) => `${i + 1} (${visible(other[i])} in place of ${visible(stack.pieces[i])})`;
     return heatmap(page, {
       matrix: { head: { shape: [chosen.length, width] }, values },
       label: stack ? `Effect, ${stack.name}` : "Effect of each head",
@@ -66,11 +66,11 @@ function maps(page, effect, what) {
       most: Math.max(1, ...values.filter(Number.isFinite).map(Math.abs)),
       open: (row, column) => {
         const value = values[row * width + column];
-        const at = stack ? `${stack.name}, ${down[row]}, at ${place(column)}` : `${down[row]}, head ${column + 1}`;
-        said.textContent = Number.isNaN(value)
-          ? `${at}: there is none.`
+        const at = stack ? `${stack.name}, ${down[row]}, at ${positionOf(column)}` : `${down[row]}, head ${column + 1}`;
+        reading.textContent = Number.isNaN(value)
+          ? `${at}: there is no such activation.`
           : `${at}: restores ${percent(value)} of the difference between ${theirs} and ${ours}.`;
-        page.say(said.textContent);
+        page.say(reading.textContent);
       },
     });
   });
@@ -84,11 +84,11 @@ function maps(page, effect, what) {
     h("strong", {}, ours),
     ` (this one). Logit difference: ${number(effect.clean)} on the second input, ${number(effect.corrupted)} on this one.`,
   );
-  return [compared, h("div", { class: "side-by-side" }, drawn), said];
+  return [compared, h("div", { class: "side-by-side" }, drawn), reading];
 }
 
-// "decoder.0.cross" as "layer 1, cross-attention", on one line; with its stack where several are in one picture.
-function named(page, site, several) {
+// "decoder.0.cross" as "layer 1, cross-attention", without line breaks; with its stack if several share a picture.
+function rowName(page, site, several) {
   if (site.endsWith(".embedding")) return "embedding";
   return partName(page, site, { stack: several }).replaceAll(" ", "\u00a0");
 }

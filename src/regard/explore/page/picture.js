@@ -1,25 +1,25 @@
 // A picture with its grid of patches or pixels, and numbers over it: one tab stop, arrow keys over its cells.
 
 import { largest } from "regard/arrays.js";
-import { h, number, svg, table } from "regard/dom.js";
+import { h, lazyDetails, number, svg, table } from "regard/dom.js";
 import { legend, paint } from "regard/heatmap.js";
 
 const STRONGEST = 20; // rows of the table
-const MOST_LINES = 64; // rows or columns that lines are drawn between
+const MOST_LINES = 64; // rows or columns with lines between them
 
-/* `stack`: whose grid it is. `values`: a number for each cell, or null. `lines`: where the grid is cut, as
-   {down, across}, instead of around every cell. `box`: left, top, right, bottom in shares of the picture. `pick`: called
-   with a cell that is clicked or entered; `chosen`: the cell that is framed. `covered`: a second picture over the first.
-   `until`: rows after it are empty. `follow`: gives {values, said} for the cell that is pointed at, which are then shown in place of `values`. */
+/* `stack`: whose grid it is. `values`: a number for each cell, or null. `lines`: where windows are cut, as {down, across}.
+   `box`: left, top, right, bottom as fractions of the picture. `pick`: called with a cell on Enter or click. `chosen`: the
+   framed cell. `covered`: a second picture over the first. `until`: rows from here on are empty. `follow`: computes
+   {values, text} for the cell under the pointer, shown in place of `values`. */
 export function picture(page, options) {
   const { address, stack, label, values = null, scale = "unit", most = null, lines = null, box = null } = options;
   const { pick = null, chosen = null, size = 320, caption = null, covered = null, until = null, follow = null } = options;
   const [rows, columns] = stack.grid;
   const last = most ?? (values ? largest(values) || 1 : 1);
-  const say = h("div", { class: "reading" }, caption ?? label);
+  const reading = h("div", { class: "reading" }, caption ?? label);
   const over = values || follow ? overlay(values ?? new Float32Array(rows * columns), rows, columns, scale, last) : null;
   if (!values) over?.setAttribute("hidden", "");
-  const marked = svg("rect", { class: "picture-mark", width: 1, height: 1, visibility: "hidden" });
+  const pointer = svg("rect", { class: "picture-mark", width: 1, height: 1, visibility: "hidden" });
   const field = h(
     "div",
     {
@@ -40,7 +40,7 @@ export function picture(page, options) {
       until === null ? null : svg("rect", { x: 0, y: until, width: columns, height: rows - until, class: "picture-empty" }),
       box ? frame(box, rows, columns) : null,
       chosen === null ? null : svg("rect", { ...corner(chosen), class: "picture-chosen", width: 1, height: 1 }),
-      marked,
+      pointer,
     ),
   );
   let at = null;
@@ -49,36 +49,36 @@ export function picture(page, options) {
     return { x: cell % columns, y: Math.floor(cell / columns) };
   }
 
-  const described = (cell) => `${placeOf(stack, cell)}${values ? `: ${number(values[cell], 4)}` : ""}`;
+  const describe = (cell) => `${cellName(stack, cell)}${values ? `: ${number(values[cell], 4)}` : ""}`;
 
   function point(cell, spoken = false) {
-    if (follow && cell !== at) followed(cell, spoken);
+    if (follow && cell !== at) showFollowed(cell, spoken);
     at = cell;
-    if (!follow) say.textContent = described(cell);
-    if (!follow && spoken) page.say(say.textContent);
+    if (!follow) reading.textContent = describe(cell);
+    if (!follow && spoken) page.say(reading.textContent);
     page.highlight.set([{ stack: stack.name, position: stack.before + cell }]);
     mark(cell);
   }
 
-  async function followed(cell, spoken) {
-    const found = await follow(cell);
+  async function showFollowed(cell, spoken) {
+    const { values: followed, text } = await follow(cell);
     if (cell !== at) return;
-    paint(over, found.values, scale, last);
+    paint(over, followed, scale, last);
     over.removeAttribute("hidden");
-    say.textContent = `${placeOf(stack, cell)}: ${found.said}`;
-    if (spoken) page.say(say.textContent);
+    reading.textContent = `${cellName(stack, cell)}: ${text}`;
+    if (spoken) page.say(reading.textContent);
   }
 
   function mark(cell) {
-    if (cell !== null) for (const [name, value] of Object.entries(corner(cell))) marked.setAttribute(name, value);
-    marked.setAttribute("visibility", cell === null ? "hidden" : "visible");
+    if (cell !== null) for (const [name, value] of Object.entries(corner(cell))) pointer.setAttribute(name, value);
+    pointer.setAttribute("visibility", cell === null ? "hidden" : "visible");
   }
 
   function cellOf(event) {
     const area = field.getBoundingClientRect();
-    const share = (place, start, length, count) =>
-      Math.min(count - 1, Math.max(0, Math.floor(((place - start) / length) * count)));
-    return share(event.clientY, area.top, area.height, rows) * columns + share(event.clientX, area.left, area.width, columns);
+    const index = (pixel, start, length, count) =>
+      Math.min(count - 1, Math.max(0, Math.floor(((pixel - start) / length) * count)));
+    return index(event.clientY, area.top, area.height, rows) * columns + index(event.clientX, area.left, area.width, columns);
   }
 
   field.addEventListener("pointermove", (event) => point(cellOf(event)));
@@ -99,25 +99,26 @@ export function picture(page, options) {
     event.preventDefault();
   });
   page.highlight.listen(field, (marks) => {
-    const found = marks.find((each) => each.stack === stack.name && each.position >= stack.before);
-    mark(found && found.position - stack.before < rows * columns ? found.position - stack.before : null);
+    const marked = marks.find((mark) => mark.stack === stack.name && mark.position >= stack.before);
+    const cell = marked && marked.position - stack.before;
+    mark(marked && cell < rows * columns ? cell : null);
   });
   return h(
     "figure",
     { class: "picture", dataset: { label }, style: { width: `${Math.round(size * Math.min(1, columns / rows))}px` } },
     field,
-    h("figcaption", {}, say, over ? legend(scale, last) : null),
-    values ? strongest(stack, values, label) : null,
+    h("figcaption", {}, reading, over ? legend(scale, last) : null),
+    values ? lazyDetails(`Numbers: ${label}`, () => strongest(stack, values, label)) : null,
   );
 }
 
-// The words for a cell.
-export function placeOf(stack, cell) {
+// A cell in words.
+export function cellName(stack, cell) {
   const columns = stack.grid[1];
   return `row ${Math.floor(cell / columns) + 1}, column ${(cell % columns) + 1}`;
 }
 
-// A small picture with numbers over it, without keys of its own.
+// A small picture with numbers over it, not interactive.
 export function smallPicture({ address, stack, values, most, scale = "unit" }) {
   const [rows, columns] = stack.grid;
   return h(
@@ -128,7 +129,7 @@ export function smallPicture({ address, stack, values, most, scale = "unit" }) {
   );
 }
 
-// What is after the first positions of a stack, for each cell; a cell that no position stands for is not a number.
+// The values of positions by cell of the grid; NaN for a cell without a position.
 export function onGrid(stack, values) {
   const cells = stack.grid[0] * stack.grid[1];
   return Float32Array.from({ length: cells }, (_, cell) => values[stack.before + cell] ?? NaN);
@@ -157,13 +158,8 @@ function frame([left, top, right, bottom], rows, columns) {
 }
 
 function strongest(stack, values, label) {
-  const details = h("details", { class: "numbers" }, h("summary", {}, `Numbers: ${label}`));
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.childElementCount > 1) return;
-    const order = [...values.keys()].filter((i) => Number.isFinite(values[i]));
-    order.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]));
-    const lines = order.slice(0, STRONGEST).map((i) => [placeOf(stack, i), number(values[i], 4)]);
-    details.append(table(`${label}: the ${lines.length} largest`, ["place", "value"], lines));
-  });
-  return details;
+  const order = [...values.keys()].filter((i) => Number.isFinite(values[i]));
+  order.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]));
+  const lines = order.slice(0, STRONGEST).map((i) => [cellName(stack, i), number(values[i], 4)]);
+  return table(`${label}: the ${lines.length} largest`, ["cell", "value"], lines);
 }

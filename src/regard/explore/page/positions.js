@@ -1,4 +1,4 @@
-// Positional encodings: what is added to the vectors, or the angles by which queries and keys are rotated.
+// Positional encodings: the vectors that are added, or the angles by which queries and keys are rotated.
 
 import { largest, matrixOf } from "regard/arrays.js";
 import { h, problem } from "regard/dom.js";
@@ -7,19 +7,19 @@ import { tokensName } from "regard/names.js";
 
 export async function positions(page) {
   const kind = page.runs[page.run].positions;
-  const shown = [];
-  let before = null;
-  for (const stack of page.look.stacks.filter((each, i) => i === 0 || each.tokens)) {
+  const sections = [];
+  let previous = null;
+  for (const stack of page.overview.stacks.filter(({ tokens }, i) => i === 0 || tokens)) {
     const matrix = await page.matrix(`${stack.name}.position`).catch((error) => ({ error }));
-    if (matrix.error) shown.push(problem(matrix.error));
-    else if (largest(matrix.values) && !same(matrix, before)) shown.push(added(page, stack, matrix));
-    before = matrix;
+    if (matrix.error) sections.push(problem(matrix.error));
+    else if (largest(matrix.values) && !same(matrix, previous)) sections.push(added(page, stack, matrix));
+    previous = matrix;
   }
-  if (!shown.length) shown.push(await rotated(page));
-  return h("div", { class: "positions" }, h("h2", {}, `Positions${kind ? `: ${kind}` : ""}`), shown);
+  if (!sections.length) sections.push(await rotated(page));
+  return h("div", { class: "positions" }, h("h2", {}, `Positions${kind ? `: ${kind}` : ""}`), sections);
 }
 
-// Whether two stacks are told their positions alike, as far as both reach.
+// Whether two stacks have the same encodings, as far as both reach.
 function same(matrix, other) {
   if (!other?.values || matrix.head.shape[1] !== other.head.shape[1]) return false;
   const count = Math.min(matrix.values.length, other.values.length);
@@ -44,22 +44,22 @@ function added(page, stack, matrix) {
 }
 
 async function rotated(page) {
-  const stack = page.look.stacks[0];
-  const found = await page.ask("rotations", { stack: stack.name });
-  if (!found) return h("p", {}, "No positional encoding: only the mixer distinguishes positions.");
+  const stack = page.overview.stacks[0];
+  const cosines = await page.ask("rotations", { stack: stack.name });
+  if (!cosines) return h("p", {}, "No positional encoding: only the mixer distinguishes positions.");
   return h(
     "div",
     {},
     h(
       "p",
       { class: "note" },
-      "Nothing is added to the vectors. In every attention, each pair of numbers of a query or key is rotated by an angle that grows with the position, fast for the first pairs and slowly for the last, so that positions enter q · k only through their distance. Shown: the cosine of that angle.",
+      "Nothing is added to the vectors. In every attention layer, each pair of numbers of a query or key is rotated by an angle that grows with the position, fast for the first pairs and slowly for the last, so that positions enter q · k only through their distance. Shown: the cosine of that angle.",
     ),
     heatmap(page, {
-      matrix: matrixOf(found),
+      matrix: matrixOf(cosines),
       label: "Cosine of the angle",
       rows: { labels: stack.pieces, stack: stack.name, axis: "position" },
-      columns: { labels: found.labels[1], axis: "pair", plain: true },
+      columns: { labels: cosines.labels[1], axis: "pair", plain: true },
       scale: "signed",
     }),
   );

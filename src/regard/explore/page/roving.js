@@ -1,24 +1,23 @@
-// Many buttons, one tab stop: arrow keys go from one to the next, up and down to the nearest in another row.
+// Roving tabindex: many buttons, one tab stop. Arrow keys move along a row, or to the nearest button in another.
 
 export function roving(element) {
   const buttons = () => [...element.querySelectorAll("button:not([disabled])")];
   const stop = (chosen) => {
     for (const button of buttons()) button.tabIndex = button === chosen ? 0 : -1;
   };
-  const all = buttons();
-  stop(all.find((button) => button.getAttribute("aria-pressed") === "true") ?? all[0]);
+  stop(buttons().find((button) => button.getAttribute("aria-pressed") === "true") ?? buttons()[0]);
   element.addEventListener("focusin", (event) => event.target.matches("button") && stop(event.target));
   element.addEventListener("keydown", (event) => {
-    const now = buttons();
-    const at = now.indexOf(event.target);
+    const all = buttons();
+    const at = all.indexOf(event.target);
     if (at < 0) return;
     const next = {
-      ArrowRight: () => now[at + 1],
-      ArrowLeft: () => now[at - 1],
-      Home: () => now[0],
-      End: () => now.at(-1),
-      ArrowDown: () => nearest(now, now[at], 1),
-      ArrowUp: () => nearest(now, now[at], -1),
+      ArrowRight: () => all[at + 1],
+      ArrowLeft: () => all[at - 1],
+      Home: () => all[0],
+      End: () => all.at(-1),
+      ArrowDown: () => nearest(all, all[at], 1),
+      ArrowUp: () => nearest(all, all[at], -1),
     }[event.key]?.();
     if (!next) return;
     event.preventDefault();
@@ -33,14 +32,14 @@ function nearest(buttons, from, direction) {
     return [box.left + box.width / 2, box.top + box.height / 2];
   };
   const [x, y] = middle(from);
-  let found = null;
+  let closest = null;
   let least = Infinity;
   for (const button of buttons) {
     const [left, top] = middle(button);
     const rows = direction * (top - y);
     if (rows < 4) continue;
     const distance = 1000 * Math.round(rows / 4) + Math.abs(left - x);
-    if (distance < least) [found, least] = [button, distance];
+    if (distance < least) [closest, least] = [button, distance];
   }
-  return found;
+  return closest;
 }

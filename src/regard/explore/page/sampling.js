@@ -1,14 +1,14 @@
-// From logits to the probability of being drawn: the same rule as `truncate` in decoding/sampling.py.
+// From logits to sampling probabilities: the same rule as `truncate` in decoding/sampling.py.
 //
-//   p_i ∝ exp(logit_i / temperature)     over the k likeliest, and of those the likeliest that sum to p
+//   p_i ∝ exp(logit_i / temperature)     over the k likeliest, and of those the fewest that sum to p
 
-// Words by their logits, the largest first; equal ones stay in order. It is the same at every temperature.
+// Words by logit, the largest first; ties keep their order. The order is the same at every temperature.
 export function ordered(logits) {
   const order = Uint32Array.from(logits.keys());
   return order.sort((a, b) => logits[b] - logits[a] || a - b);
 }
 
-// The probability of each word in that order; what is cut off has 0. At temperature 0 the first is certain.
+// The probability of each word in that order; 0 for words that are cut off. At temperature 0 the first is certain.
 export function truncated(logits, order, { temperature, topK = 0, topP = 1 }) {
   const probabilities = new Float64Array(order.length);
   if (temperature === 0) {
@@ -16,19 +16,19 @@ export function truncated(logits, order, { temperature, topK = 0, topP = 1 }) {
     return probabilities;
   }
   const count = topK > 0 ? Math.min(topK, order.length) : order.length;
-  const first = logits[order[0]]; // taken off: divided by a tiny temperature it would overflow
+  const first = logits[order[0]]; // subtracted: exp(logit / temperature) could overflow
   let sum = 0;
   for (let i = 0; i < count; i++) sum += probabilities[i] = Math.exp((logits[order[i]] - first) / temperature);
   let before = 0;
-  let kept = 0;
+  let total = 0;
   for (let i = 0; i < count; i++) {
     const p = probabilities[i] / sum;
-    // A word stays if those before it do not yet sum to p; the first always stays.
+    // A word stays if the words before it do not yet sum to p, so the first always stays.
     probabilities[i] = topP >= 1 || before < topP ? p : 0;
     before += p;
-    kept += probabilities[i];
+    total += probabilities[i];
   }
-  for (let i = 0; i < count; i++) probabilities[i] /= kept;
+  for (let i = 0; i < count; i++) probabilities[i] /= total;
   return probabilities;
 }
 

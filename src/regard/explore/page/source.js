@@ -1,11 +1,11 @@
-// Where answers come from: the server behind the page, or what was recorded in it. Views do not know which.
+// The source of answers: the server behind the page, or the recording inside it. Views do not know which.
 
 import { inflate, unpack } from "regard/arrays.js";
 
-const PROBLEM = "application/problem+json"; // what a browser's console need not hear of has the status 200
+const PROBLEM = "application/problem+json"; // errors of the user have the status 200, so that the browser's console stays silent
 const MOST_IMAGE = 64 * 2 ** 20; // bytes, as in session.py
 
-const HALF_A_CHARACTER = /(?<!\\)(?:\\\\)*\\ud[89a-f]/; // JSON escapes no other letters so
+const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/; // in JSON, which escapes nothing else in this way
 
 export class Problem extends Error {
   constructor({ what, why, fix }) {
@@ -14,7 +14,7 @@ export class Problem extends Error {
   }
 }
 
-// The same text for the same content, as the recording has it.
+// The same text for the same content; session.py writes it in the same way.
 export function canonical(content) {
   if (Array.isArray(content)) return `[${content.map(canonical).join(",")}]`;
   if (content === null || typeof content !== "object") return JSON.stringify(content);
@@ -27,22 +27,22 @@ class Cached {
     this.answers = new Map();
   }
 
-  // An answer to a question about an input of a run.
+  // The answer to a question about an input of a run.
   ask(run, input, what, options = {}) {
-    return this.once({ run, input, what, options }, (request) => this.answered(request));
+    return this.cached({ run, input, what, options }, (request) => this.fetchAnswer(request));
   }
 
-  // A matrix: {head, values}, of one head or layer or of all; `rows` and `columns`: a window of it.
+  // A matrix as {head, values}: of one head or layer, or of all. `rows`, `columns`: a window of it.
   matrix(run, input, name, options = {}) {
-    return this.once({ run, input, name, ...options }, (request) => this.matrixOf(request));
+    return this.cached({ run, input, name, ...options }, (request) => this.fetchMatrix(request));
   }
 
-  once(request, get) {
+  cached(request, get) {
     const key = canonical(request);
     if (!this.answers.has(key)) {
       const answer = get(request);
       this.answers.set(key, answer);
-      answer.catch(() => this.answers.delete(key)); // may be asked again
+      answer.catch(() => this.answers.delete(key)); // so that it can be asked again
       if (this.answers.size > 400) this.answers.delete(this.answers.keys().next().value);
     }
     return this.answers.get(key);
@@ -53,42 +53,42 @@ export class Served extends Cached {
   live = true;
 
   async runs() {
-    return (await this.fetched("./api/runs")).json();
+    return (await this.fetchJson("./api/runs")).json();
   }
 
-  async answered(request) {
-    return (await this.fetched("./api/ask", request)).json();
+  async fetchAnswer(request) {
+    return (await this.fetchJson("./api/ask", request)).json();
   }
 
-  async matrixOf(request) {
-    const response = await this.fetched("./api/matrix", request);
+  async fetchMatrix(request) {
+    const response = await this.fetchJson("./api/matrix", request);
     const message = await response.arrayBuffer();
     const length = new DataView(message).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(message, 4, length)));
     return unpack(head, new Uint8Array(message, 4 + length));
   }
 
-  // An image file; gives what it is called in an input from now on.
+  // Send an image file; returns the name that an input may use for it.
   async upload(file) {
     if (file.size > MOST_IMAGE) {
       const why = `It has over ${MOST_IMAGE.toLocaleString("en")} bytes.`;
       throw new Problem({ what: `The image '${file.name}' is too large.`, why, fix: "Make it smaller." });
     }
     const address = `./api/upload?name=${encodeURIComponent(file.name)}`;
-    const response = await this.answer(address, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } });
+    const response = await this.send(address, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } });
     return (await response.json()).image;
   }
 
-  fetched(address, request) {
+  fetchJson(address, request) {
     const json = { "Content-Type": "application/json" };
     const body = request && JSON.stringify(request);
-    if (HALF_A_CHARACTER.test(body ?? "")) {
+    if (LONE_SURROGATE.test(body ?? "")) {
       throw new Problem({ what: "The text is not Unicode.", why: "It contains an unpaired surrogate.", fix: "Type it again." });
     }
-    return this.answer(address, request && { method: "POST", body, headers: json });
+    return this.send(address, request && { method: "POST", body, headers: json });
   }
 
-  async answer(address, options) {
+  async send(address, options) {
     let response;
     try {
       response = await fetch(address, options);
@@ -122,24 +122,24 @@ export class Recorded extends Cached {
     return { runs: this.content.runs, first: this.content.first };
   }
 
-  async answered(request) {
-    this.known ??= inflate(bytes(this.content.answers)).then((raw) => JSON.parse(new TextDecoder().decode(raw)));
-    const answer = (await this.known)[canonical(request)];
+  async fetchAnswer(request) {
+    this.recorded ??= inflate(bytes(this.content.answers)).then((raw) => JSON.parse(new TextDecoder().decode(raw)));
+    const answer = (await this.recorded)[canonical(request)];
     if (answer === undefined) throw this.missing();
     if (answer.error) throw new Problem(answer.error);
     return answer.value;
   }
 
-  async matrixOf(request) {
+  async fetchMatrix(request) {
     const { head, rows, columns, most, ...whole } = request;
-    const found = this.content.matrices[canonical(whole)];
-    if (found === undefined) throw this.missing();
-    const all = await this.once(whole, () => unpack(found.head, bytes(found.data)));
-    const one = head === undefined ? all : layer(all, head);
-    return rows || columns ? this.cut(one, rows, columns) : one;
+    const entry = this.content.matrices[canonical(whole)];
+    if (entry === undefined) throw this.missing();
+    const all = await this.cached(whole, () => unpack(entry.head, bytes(entry.data)));
+    const matrix = head === undefined ? all : layer(all, head);
+    return rows || columns ? this.cut(matrix, rows, columns) : matrix;
   }
 
-  // A window of a matrix that is here in full.
+  // A window of a matrix, unless the recording has it only reduced.
   cut(matrix, rows, columns) {
     const [height, width] = matrix.head.shape.slice(-2);
     const [down, right] = [rows ?? [0, height], columns ?? [0, width]];
@@ -165,7 +165,7 @@ export class Recorded extends Cached {
   }
 }
 
-// One head or layer of a matrix that has several.
+// One head or layer of a matrix with several.
 export function layer(matrix, index) {
   const shape = matrix.head.shape.slice(1);
   const size = shape.reduce((a, b) => a * b, 1);

@@ -1,14 +1,13 @@
 // A vector as a strip of cells: one canvas, one tab stop, arrow keys over its cells, and a table of its numbers.
 
 import { largest } from "regard/arrays.js";
-import { h, number, table } from "regard/dom.js";
+import { h, lazyDetails, number, table } from "regard/dom.js";
 import { legend, paint } from "regard/heatmap.js";
 
-const BESIDE = 724; // pixels that the list of steps and the arithmetic take on a wide screen
+const BESIDE = 724; // pixels taken by the list of steps and the arithmetic on a wide screen
 
-/* `values`: the numbers. `most`: the size that has the last colour. `chosen`: the cell that is outlined. `parts`: the
-   vector is made of so many equal parts, of which number `part` is marked. `open`: called with the cell that is clicked,
-   or on which Enter is pressed. */
+/* `values`: the numbers. `most`: the magnitude of the last colour. `chosen`: the outlined cell. `parts`: of how many equal
+   parts the vector consists; number `part` is marked. `open`: called with a cell on Enter or click. */
 export function strip(page, { values, label, most = null, chosen = null, part = null, parts = 1, open = null }) {
   const last = most ?? (largest(values) || 1);
   const { across, size } = shape(values.length);
@@ -21,7 +20,7 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
   clear(canvas, values.length, across);
 
   const pointer = h("div", { class: "at-cell", hidden: true });
-  const kept = h("div", { class: "at-cell kept", hidden: true });
+  const outline = h("div", { class: "at-cell outlined", hidden: true });
   const reading = h("span", { class: "reading" });
   const field = h(
     "div",
@@ -34,7 +33,7 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
     },
     canvas,
     marks(),
-    kept,
+    outline,
     pointer,
   );
   let at = null;
@@ -73,9 +72,9 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
     return Math.min(Math.max(y, 0), lines - 1) * across + Math.min(Math.max(x, 0), across - 1);
   }
 
-  function opened() {
+  function openCell() {
     if (at === null || !open) return;
-    put(kept, at);
+    put(outline, at);
     open(at);
   }
 
@@ -83,18 +82,18 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
   field.addEventListener("pointerleave", () => put(pointer, null));
   field.addEventListener("click", (event) => {
     point(cellOf(event));
-    opened();
+    openCell();
   });
   field.addEventListener("keydown", (event) => {
     const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across };
-    if (event.key === "Enter" || event.key === " ") opened();
+    if (event.key === "Enter" || event.key === " ") openCell();
     else if (event.key === "Home") point(0, true);
     else if (event.key === "End") point(values.length - 1, true);
     else if (event.key in moves) point(at === null ? (chosen ?? 0) : at + moves[event.key], true);
     else return;
     event.preventDefault();
   });
-  put(kept, chosen);
+  put(outline, chosen);
   reading.textContent = chosen === null ? `${values.length} numbers` : `number ${chosen + 1}: ${number(values[chosen], 4)}`;
 
   const figure = h(
@@ -102,13 +101,15 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
     { class: "vector", dataset: { label } },
     h("div", { class: "vector-room" }, field),
     h("figcaption", {}, reading, legend("signed", last)),
-    all(label, values),
+    lazyDetails(`All numbers: ${label}`, () =>
+      table(label, ["number", "value"], Array.from(values, (value, i) => [String(i + 1), number(value, 4)])),
+    ),
   );
-  figure.keep = (index) => put(kept, index); // another strip has been asked
+  figure.keep = (index) => put(outline, index); // null when a cell of another figure is opened
   return figure;
 }
 
-// So many cells a line that they can be pointed at, and that the line fits.
+// Cells per line: the line must fit, and a cell must be large enough to point at.
 function shape(count) {
   const room = document.getElementById("panel").clientWidth || 400;
   const wide = room > 1160 ? Math.min(704, room - BESIDE) : room > 900 ? room - 260 : room - 24;
@@ -116,17 +117,8 @@ function shape(count) {
   return { across, size: Math.max(6, Math.min(22, Math.floor(wide / across))) };
 }
 
-// What lies behind the last number is no cell.
+// Behind the last number there are no cells.
 function clear(canvas, count, across) {
   const rest = count % across;
   if (rest) canvas.getContext("2d").clearRect(rest, canvas.height - 1, across - rest, 1);
-}
-
-function all(label, values) {
-  const details = h("details", { class: "numbers" }, h("summary", {}, `All numbers: ${label}`));
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.childElementCount > 1) return;
-    details.append(table(label, ["number", "value"], Array.from(values, (value, i) => [String(i + 1), number(value, 4)])));
-  });
-  return details;
 }

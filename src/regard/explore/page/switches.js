@@ -4,7 +4,7 @@ import { h, visible } from "regard/dom.js";
 import { tokensName } from "regard/names.js";
 import { roving } from "regard/roving.js";
 
-const MOST_POSITIONS = 1200; // as buttons
+const MOST_POSITIONS = 1200; // shown as buttons
 const KINDS = ["heads", "parts", "layers", "positions"];
 
 export function nothingOff() {
@@ -15,29 +15,29 @@ export function countOff(off) {
   return KINDS.reduce((sum, kind) => sum + off[kind].length, 0);
 }
 
-// What is asked for: only the kinds of which something is off, as the recording has them.
+// The options of the question: only kinds with something off, as in a recording.
 export function optionsOf(off) {
   return Object.fromEntries(KINDS.filter((kind) => off[kind].length).map((kind) => [kind, off[kind]]));
 }
 
-// `off`: {heads, parts, layers, positions}; `changed` is called with the new one.
-export function switches(page, off, changed) {
-  const is = (kind, name) => off[kind].some((each) => JSON.stringify(each) === JSON.stringify(name));
+// `off`: {heads, parts, layers, positions}. `onchange`: called with the new `off`.
+export function switches(page, off, onchange) {
+  const isOff = (kind, name) => off[kind].some((other) => JSON.stringify(other) === JSON.stringify(name));
   const button = (kind, name, text, label, attributes = {}) => {
     const element = h(
       "button",
       {
         type: "button",
         class: "switch",
-        "aria-pressed": String(is(kind, name)),
+        "aria-pressed": String(isOff(kind, name)),
         "aria-label": `${label} off`,
         title: label,
         dataset: { off: kind === "positions" ? name.join(" at ") : name },
         onclick: () => {
-          const without = off[kind].filter((each) => JSON.stringify(each) !== JSON.stringify(name));
-          off = { ...off, [kind]: is(kind, name) ? without : [...off[kind], name] };
-          element.setAttribute("aria-pressed", String(is(kind, name)));
-          changed(off);
+          const without = off[kind].filter((other) => JSON.stringify(other) !== JSON.stringify(name));
+          off = { ...off, [kind]: isOff(kind, name) ? without : [...off[kind], name] };
+          element.setAttribute("aria-pressed", String(isOff(kind, name)));
+          onchange(off);
         },
         ...attributes,
       },
@@ -45,13 +45,13 @@ export function switches(page, off, changed) {
     );
     return element;
   };
-  return h("div", { class: "switches" }, page.look.stacks.map((stack) => [parts(stack), positions(stack)]));
+  return h("div", { class: "switches" }, page.overview.stacks.map((stack) => [parts(stack), positions(stack)]));
 
   function parts(stack) {
     const names = [...new Set(stack.layers.flatMap((layer) => layer.parts.map((part) => part.name.split(".").at(-1))))];
     const rows = stack.layers.map((layer, number) => {
       const cells = names.map((name) => {
-        const part = layer.parts.find((each) => each.name.endsWith(`.${name}`));
+        const part = layer.parts.find((part) => part.name.endsWith(`.${name}`));
         if (!part) return h("td");
         const label = `${stack.name}, layer ${number + 1}, ${part.title}`;
         const heads = Array.from({ length: part.switches }, (_, head) =>
@@ -88,11 +88,11 @@ export function switches(page, off, changed) {
       const label = `${stack.name}, position ${position + 1}, ${visible(piece)}`;
       const kind = { class: stack.grid ? "switch patch" : "switch token" };
       const element = button("positions", [stack.name, position], stack.grid ? "" : visible(piece), label, kind);
-      return page.highlight.stands(element, stack.name, position);
+      return page.highlight.register(element, stack.name, position);
     });
     if (!stack.grid) return roving(h("div", { class: "line", role: "group", "aria-label": name }, buttons));
     const before = stack.before ?? 0;
-    const picture = page.look.picture ? `url("${page.look.picture}")` : "none";
+    const picture = page.overview.picture ? `url("${page.overview.picture}")` : "none";
     const cell = `${Math.max(14, Math.min(40, Math.floor(280 / stack.grid[1])))}px`;
     const style = { "--columns": stack.grid[1], "--cell": cell, "background-image": picture };
     const grid = h("div", { class: "patch-grid", style }, buttons.slice(before));

@@ -1,4 +1,4 @@
-// What each head of a Swin's layer adds to its scores for the offset between two patches.
+// The biases that each head of a Swin's layer adds to its scores, by the offset between two patches.
 
 import { largest, matrixOf } from "regard/arrays.js";
 import { h, note, problem } from "regard/dom.js";
@@ -7,15 +7,15 @@ import { nameOf } from "regard/names.js";
 
 export async function windowBias(page, part, head) {
   const title = h("h2", {}, `Relative position biases of ${nameOf(part)}`);
-  let found;
+  let bias;
   try {
-    found = await page.ask("bias", { part: part.name });
+    bias = await page.ask("bias", { part: part.name });
   } catch (error) {
     if (!error.what) throw error;
     return h("section", {}, title, problem(error));
   }
-  const [, down, across] = found.labels;
-  const maps = found.values.map((rows) => matrixOf({ values: rows }));
+  const [, down, across] = bias.labels;
+  const maps = bias.values.map((rows) => matrixOf({ values: rows }));
   const most = Math.max(...maps.map(({ values }) => largest(values))) || 1;
   const small = maps.map(({ values }, index) => {
     const canvas = h("canvas", { width: across.length, height: down.length, class: "pixels thumbnail", "aria-hidden": "true" });
@@ -38,8 +38,8 @@ export async function windowBias(page, part, head) {
     { class: "window-bias" },
     title,
     note(
-      "The only positional information of this model: each head adds to a score a learned number that depends on the offset of the query " +
-        "from the key, in rows and columns of patches. Centre: a patch and itself.",
+      "The only positional information of this model: each head adds a learned number to a score, depending on the offset of the query " +
+        "from the key in rows and columns of patches. Centre: a patch and itself.",
     ),
     h(
       "div",

@@ -1,4 +1,4 @@
-// Attribution: which positions of the input speak for an answer, and whether that can be believed.
+// Attribution: how much each input position contributes to an answer, and whether that is faithful.
 
 import { chosenAnswer } from "regard/answers.js";
 import { largest } from "regard/arrays.js";
@@ -20,13 +20,13 @@ const METHODS = [
 ];
 
 export function fits(page) {
-  return page.look.answers.length > 0;
+  return page.overview.answers.length > 0;
 }
 
 export async function show(page) {
-  const methods = METHODS.filter(([name]) => name !== "rollout" || page.look.can.rollout);
+  const methods = METHODS.filter(([name]) => name !== "rollout" || page.overview.can.rollout);
   const method = methods.find(([name]) => name === page.state.get("method")) ?? methods[0];
-  const answers = page.look.answers;
+  const answers = page.overview.answers;
   const answer = chosenAnswer(page);
   return h(
     "section",
@@ -43,7 +43,7 @@ export async function show(page) {
 }
 
 function outputs(page, answers, chosen) {
-  const output = { name: "answers", pieces: answers.map((each) => each.label) };
+  const output = { name: "answers", pieces: answers.map(({ label }) => label) };
   return h(
     "div",
     { class: "named-line" },
@@ -53,32 +53,32 @@ function outputs(page, answers, chosen) {
 }
 
 async function explained(page, method, answer) {
-  let found;
+  let attribution;
   try {
-    found = await page.ask("attribution", { method, answer });
+    attribution = await page.ask("attribution", { method, answer });
   } catch (error) {
     return problem(error);
   }
-  const names = Object.keys(found.stacks);
+  const names = Object.keys(attribution.stacks);
   const scale = method === "rollout" ? "unit" : "signed";
-  const most = Math.max(...names.map((name) => largest(found.stacks[name].values))) || 1;
+  const most = Math.max(...names.map((name) => largest(attribution.stacks[name].values))) || 1;
   return h(
     "div",
     {},
-    h("h2", {}, "For ", h("q", {}, visible(found.token))),
-    names.map((name) => scores(page, page.stack(name), found.stacks[name], scale, most)),
+    h("h2", {}, "For ", h("q", {}, visible(attribution.token))),
+    names.map((name) => scores(page, page.stack(name), attribution.stacks[name], scale, most)),
     names.every((name) => page.stack(name).grid)
       ? null
-      : h("p", {}, legend(scale, most), " ", h("span", { class: "quiet" }, found.stacks[names[0]].unit)),
-    completeness(found),
-    faithful(found),
+      : h("p", {}, legend(scale, most), " ", h("span", { class: "quiet" }, attribution.stacks[names[0]].unit)),
+    completeness(attribution),
+    faithful(attribution),
   );
 }
 
 function scores(page, stack, { values, unit }, scale, most) {
   const label = `Attribution, ${tokensName(stack.name)}${unit ? ` (${unit})` : ""}`;
   if (stack.grid) {
-    return [beside(stack, values), picture(page, { address: page.look.picture, stack, label, values: onGrid(stack, values), scale, most })];
+    return [outsideGrid(stack, values), picture(page, { address: page.overview.picture, stack, label, values: onGrid(stack, values), scale, most })];
   }
   return h(
     "div",
@@ -90,19 +90,19 @@ function scores(page, stack, { values, unit }, scale, most) {
   );
 }
 
-// What the positions have that are not on the grid, such as a class token.
-function beside(stack, values) {
+// The scores of positions outside the grid, such as a class token.
+function outsideGrid(stack, values) {
   if (!stack.before) return null;
-  const said = stack.pieces.slice(0, stack.before).map((piece, i) => `${piece}: ${number(values[i])}`);
-  return h("p", { class: "quiet" }, said.join(" · "));
+  const others = stack.pieces.slice(0, stack.before).map((piece, i) => `${piece}: ${number(values[i])}`);
+  return h("p", { class: "quiet" }, others.join(" · "));
 }
 
-function completeness(found) {
-  if (found.sum === undefined) return null;
+function completeness({ sum, f_x, f_baseline, difference, error, nodes }) {
+  if (sum === undefined) return null;
   return h(
     "p",
     { class: "completeness" },
-    `Sum over all positions ${number(found.sum)} · f(input) − f(baseline) = ${number(found.f_x)} − ${found.f_baseline < 0 ? `(${number(found.f_baseline)})` : number(found.f_baseline)} = ${number(found.difference)} · completeness error ${percent(found.error)}`,
-    found.nodes ? ` with ${found.nodes} nodes` : "",
+    `Sum over all positions ${number(sum)} · f(input) − f(baseline) = ${number(f_x)} − ${f_baseline < 0 ? `(${number(f_baseline)})` : number(f_baseline)} = ${number(difference)} · completeness error ${percent(error)}`,
+    nodes ? ` with ${nodes} nodes` : "",
   );
 }

@@ -1,4 +1,4 @@
-// Heads: what every head of every layer looks at; all of them small, sorted by what they do, and one of them large.
+// Heads: what every head of every layer attends to: all of them small, sorted by a score, and one of them large.
 
 import { largest } from "regard/arrays.js";
 import { choice, h, number, problem, table } from "regard/dom.js";
@@ -9,9 +9,9 @@ import { layer } from "regard/source.js";
 export const id = "heads";
 export const title = "Heads";
 
-const MANY = 48; // positions looked at
+const MANY = 48; // key positions
 
-// What a score says, and how it is measured.
+// The title of each score, and how it is measured.
 export const SCORES = {
   importance: ["importance", "how much less likely the answers are without the head: mean of ln p(answer) − ln p(answer | head off)"],
   entropy: ["entropy", "−Σ a ln a over the keys, divided by ln of their number (0: attends to one key; 1: attends uniformly)"],
@@ -23,20 +23,20 @@ export const SCORES = {
 };
 
 export function fits(page) {
-  return page.look.can.attention;
+  return page.overview.can.attention;
 }
 
 export async function show(page) {
   const parts = page.parts().filter((part) => part.attends);
   const kinds = [...new Map(parts.map((part) => [kindOf(part), part])).keys()];
   const kind = kinds.includes(page.state.get("kind")) ? page.state.get("kind") : kinds.at(-1);
-  const shown = parts.filter((part) => kindOf(part) === kind);
-  const chosen = shown.find((part) => part.name === page.state.get("part")) ?? shown.at(-1);
+  const ofKind = parts.filter((part) => kindOf(part) === kind);
+  const chosen = ofKind.find((part) => part.name === page.state.get("part")) ?? ofKind.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, chosen.heads - 1);
   const sort = Object.hasOwn(SCORES, page.state.get("sort") ?? "") ? page.state.get("sort") : null;
   const scale = scaleOf(page, chosen);
   const [grid, large] = await Promise.all([
-    thumbnails(page, shown, chosen, head, sort, scale).catch((error) => problem(error)),
+    thumbnails(page, ofKind, chosen, head, sort, scale).catch((error) => problem(error)),
     oneHead(page, chosen, head, scale),
   ]);
   return h(
@@ -46,7 +46,7 @@ export async function show(page) {
       "div",
       { class: "controls" },
       kinds.length > 1
-        ? choice("attention", kinds.map((each) => [each, each]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 }))
+        ? choice("attention", kinds.map((name) => [name, name]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 }))
         : null,
       choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
         page.state.set({ sort: value || undefined }),
@@ -59,8 +59,7 @@ export async function show(page) {
   );
 }
 
-// Where there is much to look at, every weight is small, and on a scale to 1, or to a single large one, nothing would be
-// seen.
+// Over many keys every weight is small: on a scale up to 1, or up to one large weight, nothing would be visible.
 function scaleOf(page, part) {
   const chosen = page.state.get("colours");
   if (["unit", "positive", "root"].includes(chosen)) return chosen;
@@ -91,7 +90,7 @@ async function thumbnails(page, parts, chosen, head, sort, scale) {
         "div",
         { class: "head-row" },
         h("span", { class: "row-name" }, `layer ${part.layer + 1}`),
-        heads.filter((each) => each.part === part).map((each) => each.element),
+        heads.filter((head) => head.part === part).map(({ element }) => element),
       ),
     );
     return h("div", { class: "thumbnails", role: "group", "aria-label": "All heads; a row for each layer" }, rows);
@@ -99,14 +98,14 @@ async function thumbnails(page, parts, chosen, head, sort, scale) {
   if (heads.every(({ score }) => score === null)) return h("p", { class: "note" }, "This score is not defined for these heads.");
   heads.sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
   const label = `All heads by ${SCORES[sort][0]}, the highest first`;
-  return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map((each) => each.element));
+  return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map(({ element }) => element));
 }
 
 function thumbnailOf(matrix, scale) {
   return thumbnail(matrix, { most: scale === "unit" ? 1 : largest(matrix.values) || 1, scale });
 }
 
-function headButton(page, part, index, drawn, pressed, sort, score) {
+function headButton(page, part, index, picture, pressed, sort, score) {
   const name = `layer ${part.layer + 1}, head ${index + 1}`;
   const about = sort ? `${name}, ${SCORES[sort][0]} ${number(score)}` : name;
   return h(
@@ -119,12 +118,12 @@ function headButton(page, part, index, drawn, pressed, sort, score) {
       title: about,
       onclick: () => page.state.set({ part: part.name, head: index }),
     },
-    drawn,
+    picture,
     sort ? h("span", { class: "score" }, `${part.layer + 1}.${index + 1}`, h("br"), h("strong", {}, number(score, 2))) : null,
   );
 }
 
-// Every score of every head, computed when it is opened: importance needs a pass of the model for each head.
+// Every score of every head, computed when opened: importance needs one forward pass per head.
 function allScores(page) {
   const details = h("details", { class: "numbers" }, h("summary", {}, "Scores of all heads"));
   details.addEventListener("toggle", async () => {
@@ -135,8 +134,8 @@ function allScores(page) {
       const rows = parts.flatMap((part, p) =>
         heads.map((_, i) => [partName(page, `${part}.${i}`), ...Object.values(scores).map((score) => number(score.values[p][i]))]),
       );
-      const known = rows.filter((row) => row.slice(1).some((cell) => cell !== "–"));
-      details.append(table("Scores of all heads", ["head", ...Object.keys(scores).map((name) => SCORES[name][0])], known));
+      const defined = rows.filter((row) => row.slice(1).some((cell) => cell !== "–"));
+      details.append(table("Scores of all heads", ["head", ...Object.keys(scores).map((name) => SCORES[name][0])], defined));
     } catch (error) {
       details.append(problem(error));
     }
@@ -164,7 +163,7 @@ async function map(page, part, head, window, label, scale) {
       scale,
       label: `Attention of ${label}`,
       ...sidesOf(part),
-      zoom: (found) => page.state.set({ window: found }),
+      zoom: (window) => page.state.set({ window }),
     });
   } catch (error) {
     if (!error.what) throw error;
@@ -172,7 +171,7 @@ async function map(page, part, head, window, label, scale) {
   }
 }
 
-// What was zoomed into, unless another input or part is too short for it.
+// The zoomed window, unless this input or part is too short for it.
 function windowIn(part, window) {
   const fits = window && window.rows[1] <= part.stack.pieces.length && window.columns[1] <= part.keys.pieces.length;
   return fits ? window : null;

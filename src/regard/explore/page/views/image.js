@@ -1,11 +1,11 @@
-// Image: what the model looks at in a picture: rollout, occlusion, every head; a Swin's windows; how pixels continue.
+// Image: what the answer depends on in a picture: rollout, occlusion, every head; a Swin's windows; how pixels continue.
 
 import { chosenAnswer } from "regard/answers.js";
 import { largest } from "regard/arrays.js";
 import { choice, h, number, percent, problem, slider, visible } from "regard/dom.js";
 import { faithful } from "regard/faithful.js";
 import { nameOf } from "regard/names.js";
-import { onGrid, picture, placeOf, smallPicture } from "regard/picture.js";
+import { onGrid, picture, cellName, smallPicture } from "regard/picture.js";
 import { positions } from "regard/positions.js";
 import { layer } from "regard/source.js";
 import { tokenLine } from "regard/tokens.js";
@@ -14,18 +14,18 @@ import { windowBias } from "regard/window_bias.js";
 export const id = "image";
 export const title = "Image";
 
-const QUICK = 300; // positions: each can be emptied without asking
+const QUICK = 300; // positions up to which occlusion runs without being asked
 
 export function fits(page) {
-  return page.look.picture !== null && page.look.stacks.some((stack) => stack.grid);
+  return page.overview.picture !== null && page.overview.stacks.some((stack) => stack.grid);
 }
 
 export async function show(page) {
   const about = await page.ask("image");
-  const answers = page.look.answers;
+  const answers = page.overview.answers;
   const answer = chosenAnswer(page);
   const parts = page.parts().filter((part) => part.attends && part.keys.grid);
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts.at(-1);
   const [rolled, occluded] = await Promise.all([rollout(page, answer), occlusion(page, answer)]);
   const section = h(
     "section",
@@ -36,22 +36,22 @@ export async function show(page) {
       "Which parts of the image the answer depends on. Hover over a cell of the grid, or use the arrow keys, to read its number.",
     ),
     h("div", { class: "controls" }, opacity(page, () => section)),
-    answers.length > 1 ? asked(page, answers, answer) : null,
-    about.completes ? await completed(page, parts) : null,
+    answers.length > 1 ? answerPicker(page, answers, answer) : null,
+    about.completes ? await completion(page, parts) : null,
     h("h2", {}, "The whole model"),
-    h("div", { class: "side-by-side" }, plain(page, about, part), rolled.figure, occluded),
+    h("div", { class: "side-by-side" }, original(page, about, part), rolled.figure, occluded),
     part ? await heads(page, about, parts, part, answer) : null,
     part && about.windows[part.name] ? await windowBias(page, part, headOf(page, part)) : null,
     rolled.faithful,
-    tellsPositions(page) ? await positions(page).catch((error) => problem(error)) : null,
+    showsPositions(page) ? await positions(page).catch((error) => problem(error)) : null,
   );
   setOpacity(section, page.state.get("opacity") ?? 0.6);
   return section;
 }
 
-// Where there are words, their view has the positions.
-function tellsPositions(page) {
-  const { stacks } = page.look;
+// Positional encodings are shown here only if there is no Words view to show them.
+function showsPositions(page) {
+  const { stacks } = page.overview;
   return !stacks.some((stack) => stack.tokens) && !["", "none"].includes(page.runs[page.run].positions);
 }
 
@@ -66,19 +66,19 @@ function opacity(page, section) {
   }, (value) => `${Math.round(100 * value)} %`);
 }
 
-// A model of pixels says one pixel after the other; its tokens stand on the grid.
-function ofPixels(stack) {
+// Whether a model generates pixel by pixel: its tokens are then on the grid.
+function isPixels(stack) {
   return stack.grid !== null && stack.tokens !== null;
 }
 
 // Which of several answers is explained: a word of a caption, or a pixel.
-function asked(page, answers, answer) {
-  const stack = page.look.stacks.at(-1);
-  if (ofPixels(stack)) {
+function answerPicker(page, answers, answer) {
+  const stack = page.overview.stacks.at(-1);
+  if (isPixels(stack)) {
     const { label, probability } = answers[answer];
-    return h("p", {}, `Explained: the pixel in ${placeOf(stack, answer)}, which is ${label} (p = ${number(probability)}). Click another in a picture.`);
+    return h("p", {}, `Explained: the pixel at ${cellName(stack, answer)}, which is ${label} (p = ${number(probability)}). Click another in a picture.`);
   }
-  const words = { name: "answers", pieces: answers.map((each) => each.label) };
+  const words = { name: "answers", pieces: answers.map(({ label }) => label) };
   return h(
     "div",
     { class: "named-line" },
@@ -89,36 +89,36 @@ function asked(page, answers, answer) {
 
 // ---------------------------------------------------------------- the picture as a whole
 
-function plain(page, about, part) {
-  const stack = part?.keys ?? page.look.stacks.find((each) => each.grid);
-  const size = `${stack.grid[0]} × ${stack.grid[1]} ${ofPixels(stack) ? "pixels" : "patches"}`;
+function original(page, about, part) {
+  const stack = part?.keys ?? page.overview.stacks.find(({ grid }) => grid);
+  const size = `${stack.grid[0]} × ${stack.grid[1]} ${isPixels(stack) ? "pixels" : "patches"}`;
   const cut = part && about.windows[part.name];
-  const windows = cut ? `, windows of ${cut.window.join(" × ")}${shiftOf(cut) ? ", shifted by half" : ""}` : "";
+  const windows = cut ? `, windows of ${cut.window.join(" × ")}${isShifted(cut) ? ", shifted by half" : ""}` : "";
   return h(
     "div",
     { class: "picture-column" },
-    h("h3", {}, `${page.look.input_text}: ${size}`),
+    h("h3", {}, `${page.overview.input_text}: ${size}`),
     picture(page, {
-      address: page.look.picture,
+      address: page.overview.picture,
       stack,
-      label: `${page.look.input_text}, ${size}${windows}`,
+      label: `${page.overview.input_text}, ${size}${windows}`,
       caption: `${cut ? `${part.stack.name}, layer ${part.layer + 1}${windows}` : size}`,
       lines: cut ? cuts(cut, stack.grid) : null,
       box: about.box,
       covered: about.mask?.picture,
-      chosen: ofPixels(stack) ? Math.min(page.state.get("answer") ?? Infinity, page.look.answers.length - 1) : null,
-      pick: ofPixels(stack) ? (cell) => page.state.set({ answer: cell }) : null,
+      chosen: isPixels(stack) ? Math.min(page.state.get("answer") ?? Infinity, page.overview.answers.length - 1) : null,
+      pick: isPixels(stack) ? (cell) => page.state.set({ answer: cell }) : null,
     }),
-    about.box ? h("p", { class: "quiet" }, `Box: ${page.look.output_text}.`) : null,
+    about.box ? h("p", { class: "quiet" }, `Box: ${page.overview.output_text}.`) : null,
     about.mask ? classes(about.mask.classes) : null,
   );
 }
 
-function classes(found) {
+function classes(classes) {
   return h(
     "ul",
     { class: "classes" },
-    found.map(({ label, colour, share }) =>
+    classes.map(({ label, colour, share }) =>
       h("li", {}, h("span", { class: "swatch", style: { background: colour ? `rgb(${colour})` : "transparent" } }), `${label}: ${percent(share)}`),
     ),
   );
@@ -134,25 +134,25 @@ function cuts({ window, shift }, grid) {
   return { down, across };
 }
 
-function shiftOf({ shift }) {
+function isShifted({ shift }) {
   return shift.some((by) => by > 0);
 }
 
 async function rollout(page, answer) {
   try {
-    const found = await page.ask("attribution", { method: "rollout", answer });
-    const [name, { values }] = Object.entries(found.stacks)[0];
+    const attribution = await page.ask("attribution", { method: "rollout", answer });
+    const [name, { values }] = Object.entries(attribution.stacks)[0];
     const stack = page.stack(name);
-    if (!stack.grid) return {}; // it follows one sequence: the words of a caption, not its picture
-    const figure = overlaid(page, stack, values, "Attention rollout", "unit", `Readout: ${found.read_from}; left out: ${found.left_out}.`);
-    return { figure, faithful: faithful(found, "Is the rollout faithful?") };
+    if (!stack.grid) return {}; // it covers a single stack: for a caption, its words and not the picture
+    const figure = overlaid(page, stack, values, "Attention rollout", "unit", `Readout: ${attribution.read_from}; left out: ${attribution.left_out}.`);
+    return { figure, faithful: faithful(attribution, "Is the rollout faithful?") };
   } catch (error) {
     return { figure: problem(error) };
   }
 }
 
 async function occlusion(page, answer) {
-  const stack = page.look.stacks.find((each) => each.grid);
+  const stack = page.overview.stacks.find(({ grid }) => grid);
   if (page.live && stack.pieces.length > QUICK && !page.state.get("occlusion")) {
     return h("button", { type: "button", onclick: () => page.state.set({ occlusion: true }) }, `Compute occlusion (${stack.pieces.length} forward passes)`);
   }
@@ -166,24 +166,24 @@ async function occlusion(page, answer) {
 
 function overlaid(page, stack, values, label, scale, note) {
   const cells = onGrid(stack, values);
-  const pixels = ofPixels(stack);
+  const pixels = isPixels(stack);
   return h(
     "div",
     { class: "picture-column" },
     h("h3", {}, label),
     picture(page, {
-      address: page.look.picture, stack, label, scale, values: cells,
+      address: page.overview.picture, stack, label, scale, values: cells,
       pick: pixels ? (cell) => page.state.set({ answer: cell }) : null,
     }),
-    before(stack, values),
+    outsideGrid(stack, values),
     h("p", { class: "quiet" }, note),
   );
 }
 
-// What falls on positions that are not in the picture.
-function before(stack, values) {
-  const said = stack.pieces.slice(0, stack.before).map((piece, i) => `${visible(piece)}: ${number(values[i], 4)}`);
-  return said.length ? h("p", { class: "quiet" }, `Not in the picture: ${said.join(" · ")}`) : null;
+// The values of positions outside the picture, such as a class token.
+function outsideGrid(stack, values) {
+  const others = stack.pieces.slice(0, stack.before).map((piece, i) => `${visible(piece)}: ${number(values[i], 4)}`);
+  return others.length ? h("p", { class: "quiet" }, `Not in the picture: ${others.join(" · ")}`) : null;
 }
 
 // ---------------------------------------------------------------- heads of a layer
@@ -197,18 +197,18 @@ async function heads(page, about, parts, part, answer) {
   const controls = h(
     "div",
     { class: "controls" },
-    choice("layer", parts.map((each) => [each.name, nameOf(each)]), part.name, (value) => page.state.set({ part: value, position: null })),
+    choice("layer", parts.map((part) => [part.name, nameOf(part)]), part.name, (value) => page.state.set({ part: value, position: null })),
   );
-  let found;
+  let attention;
   try {
-    found = await seen(page, part, answer);
+    attention = await attentionFrom(page, part, answer);
   } catch (error) {
     return h("section", {}, h("h2", {}, "Heads"), controls, problem(error));
   }
   const stack = part.keys;
-  const maps = found.rows.map((row) => onGrid(stack, row));
+  const maps = attention.rows.map((row) => onGrid(stack, row));
   const most = Math.max(...maps.map(largest)) || 1;
-  const address = page.look.picture;
+  const address = page.overview.picture;
   const small = maps.map((values, index) =>
     h(
       "button",
@@ -234,9 +234,9 @@ async function heads(page, about, parts, part, answer) {
     h(
       "p",
       {},
-      `Attention from ${found.from}. `,
-      found.fixed ? null : `Click a ${ofPixels(stack) ? "pixel" : "patch"} to show attention from there. `,
-      found.back ? h("button", { type: "button", onclick: () => page.state.set({ position: null }) }, "Show from the readout position") : null,
+      `Attention from ${attention.from}. `,
+      attention.fixed ? null : `Click a ${isPixels(stack) ? "pixel" : "patch"} to show attention from there. `,
+      attention.back ? h("button", { type: "button", onclick: () => page.state.set({ position: null }) }, "Show from the readout position") : null,
     ),
     h(
       "div",
@@ -248,84 +248,84 @@ async function heads(page, about, parts, part, answer) {
         h("h3", {}, label),
         picture(page, {
           address, stack, label: `Attention of ${label}`, values: maps[head], most, size: 480,
-          chosen: found.cell, lines: cut ? cuts(cut, stack.grid) : null, pick: found.fixed ? null : (cell) => lookFrom(page, stack, cell),
+          chosen: attention.cell, lines: cut ? cuts(cut, stack.grid) : null, pick: attention.fixed ? null : (cell) => attendFrom(page, stack, cell),
         }),
-        before(stack, found.rows[head]),
+        outsideGrid(stack, attention.rows[head]),
       ),
     ),
   );
 }
 
-function lookFrom(page, stack, cell) {
-  if (ofPixels(stack)) page.state.set({ answer: cell });
+function attendFrom(page, stack, cell) {
+  if (isPixels(stack)) page.state.set({ answer: cell });
   else page.state.set({ position: page.state.get("position") === stack.before + cell ? null : stack.before + cell });
 }
 
-// What every head gives to every position, from: a word, a pixel, a patch that was clicked, or where the answer is read.
-async function seen(page, part, answer) {
-  const word = page.look.answers[answer];
+// The attention of every head, from a word, a pixel, a clicked patch, or where the answer is read.
+async function attentionFrom(page, part, answer) {
+  const word = page.overview.answers[answer];
   if (part.cross) return { ...(await rowOf(page, part, word.position)), from: `where “${visible(word.label)}” is predicted`, fixed: true };
-  if (ofPixels(part.keys)) {
-    return { ...(await rowOf(page, part, word.position)), from: `where the pixel in ${placeOf(part.keys, answer)} is predicted`, cell: answer };
+  if (isPixels(part.keys)) {
+    return { ...(await rowOf(page, part, word.position)), from: `where the pixel at ${cellName(part.keys, answer)} is predicted`, cell: answer };
   }
   const position = page.state.get("position");
   if (position !== null && position !== undefined && position >= part.keys.before && position < part.keys.pieces.length) {
     const cell = position - part.keys.before;
-    return { ...(await rowOf(page, part, position)), from: `the patch in ${placeOf(part.keys, cell)}`, cell, back: true };
+    return { ...(await rowOf(page, part, position)), from: `the patch in ${cellName(part.keys, cell)}`, cell, back: true };
   }
-  const found = await page.ask("seen", { part: part.name, answer });
-  return { rows: found.values, from: found.read_from, cell: null };
+  const { values, read_from: from } = await page.ask("readout_attention", { part: part.name, answer });
+  return { rows: values, from, cell: null };
 }
 
 async function rowOf(page, part, position, input = page.input) {
-  const found = await page.source.matrix(page.run, input, `${part.name}.weights`, { rows: [position, position + 1] });
-  return { rows: Array.from({ length: part.heads }, (_, head) => layer(found, head).values) };
+  const weights = await page.source.matrix(page.run, input, `${part.name}.weights`, { rows: [position, position + 1] });
+  return { rows: Array.from({ length: part.heads }, (_, head) => layer(weights, head).values) };
 }
 
-// ---------------------------------------------------------------- pixels that continue
+// ---------------------------------------------------------------- completion
 
-async function completed(page, parts) {
+async function completion(page, parts) {
   const options = {};
-  const asked = { keep: 0.5, temperature: 0, seed: 1 };
-  for (const [name, usual] of Object.entries(asked)) {
-    asked[name] = page.state.get(name) ?? usual;
-    if (asked[name] !== usual) options[name] = asked[name];
+  const settings = { keep: 0.5, temperature: 0, seed: 1 };
+  for (const [name, initial] of Object.entries(settings)) {
+    settings[name] = page.state.get(name) ?? initial;
+    if (settings[name] !== initial) options[name] = settings[name];
   }
   const set = (name) => (value) => page.state.set({ [name]: Number(value) });
   const controls = page.live
     ? h(
         "div",
         { class: "controls" },
-        choice("given", [[0.25, "a quarter"], [0.5, "half"], [0.75, "three quarters"]], asked.keep, set("keep")),
-        choice("drawn", [[0, "the likeliest"], [0.5, "temperature 0.5"], [1, "temperature 1"]], asked.temperature, set("temperature")),
-        asked.temperature ? h("button", { type: "button", onclick: () => set("seed")(asked.seed + 1) }, `Draw again (seed ${asked.seed})`) : null,
+        choice("given", [[0.25, "a quarter"], [0.5, "half"], [0.75, "three quarters"]], settings.keep, set("keep")),
+        choice("sampling", [[0, "the likeliest"], [0.5, "temperature 0.5"], [1, "temperature 1"]], settings.temperature, set("temperature")),
+        settings.temperature ? h("button", { type: "button", onclick: () => set("seed")(settings.seed + 1) }, `Sample again (seed ${settings.seed})`) : null,
       )
     : null;
-  let shown;
+  let content;
   try {
-    shown = await continuation(page, parts, await page.ask("complete", options));
+    content = await continuation(page, parts, await page.ask("complete", options));
   } catch (error) {
-    shown = problem(error);
+    content = problem(error);
   }
-  return h("section", {}, h("h2", {}, "Completion"), controls, shown);
+  return h("section", {}, h("h2", {}, "Completion"), controls, content);
 }
 
 async function continuation(page, parts, { picture: address, rows }) {
   const input = { image: address };
-  const stack = page.look.stacks.find((each) => each.grid);
+  const stack = page.overview.stacks.find(({ grid }) => grid);
   const [height, width] = stack.grid;
-  const { answers } = await page.source.ask(page.run, input, "look");
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const { answers } = await page.source.ask(page.run, input, "overview");
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, (part?.heads ?? 1) - 1);
-  // A pixel is said one position before it stands there: the weights of that position, which are over the pixels before.
+  // A pixel is predicted one position before its own: the weights of that position cover the pixels before it.
   const follow = async (cell) => {
     const probability = `p = ${number(answers[cell].probability)}`;
-    if (!part) return { values: new Float32Array(height * width), said: probability };
-    const { rows: found } = await rowOf(page, part, cell, input);
-    const values = onGrid(stack, found[head]).map((value, at) => (at < cell ? value : NaN));
+    if (!part) return { values: new Float32Array(height * width), text: probability };
+    const { rows: heads } = await rowOf(page, part, cell, input);
+    const values = onGrid(stack, heads[head]).map((value, at) => (at < cell ? value : NaN));
     const best = values.reduce((most, value, at) => (value > (values[most] ?? -1) ? at : most), 0);
-    const looks = cell ? `, highest weight at ${placeOf(stack, best)}: ${number(values[best])}` : "";
-    return { values, said: `${probability}${looks}` };
+    const highest = cell ? `, highest weight at ${cellName(stack, best)}: ${number(values[best])}` : "";
+    return { values, text: `${probability}${highest}` };
   };
   const log = answers.slice(rows * width).reduce((sum, { probability }) => sum + Math.log(probability), 0);
   return h(
@@ -339,7 +339,7 @@ async function continuation(page, parts, { picture: address, rows }) {
     h(
       "div",
       { class: "side-by-side" },
-      h("div", {}, h("h3", {}, "Given"), picture(page, { address: page.look.picture, stack, label: "The rows that are given", until: rows })),
+      h("div", {}, h("h3", {}, "Given"), picture(page, { address: page.overview.picture, stack, label: "The rows that are given", until: rows })),
       h("div", {}, h("h3", {}, "Continued"), picture(page, {
         address, stack, label: "The completed image", most: 1, lines: { down: [rows], across: [] }, follow,
       })),

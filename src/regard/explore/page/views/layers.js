@@ -1,4 +1,4 @@
-// Layers: what the model would say after each, what each part added to an answer, and how long its vectors are.
+// Layers: what the model would predict after each, what each part added to an answer, and the norms of the vectors.
 
 import { chosenAnswer } from "regard/answers.js";
 import { matrixOf } from "regard/arrays.js";
@@ -12,9 +12,9 @@ import { wordSearch } from "regard/search.js";
 export const id = "layers";
 export const title = "Layers";
 
-const MOST_COLUMNS = 120; // answers of the lens that are shown at once
+const MOST_COLUMNS = 120; // answers in the lens table
 const MOST_BARS = 30;
-const NO_READOUT = { what: "Not for this model.", why: "Its answer is not a linear map of the last layer's output." };
+const NO_READOUT = { what: "Not available for this model.", why: "Its answer is not a linear map of the last layer's output." };
 
 export function fits() {
   return true;
@@ -22,8 +22,8 @@ export function fits() {
 
 export async function show(page) {
   const sections = [lens, contributions, norms];
-  const [seen, parts, lengths] = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
-  return h("section", { class: "layers" }, seen, h("div", { class: "side-by-side halves" }, parts, lengths));
+  const [lensSection, parts, normSection] = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
+  return h("section", { class: "layers" }, lensSection, h("div", { class: "side-by-side halves" }, parts, normSection));
 }
 
 // ---------------------------------------------------------------- the lens
@@ -38,26 +38,26 @@ async function lens(page) {
         "Agreement: share of answers whose likeliest prediction is already the final one. KL: divergence of the final distribution from the layer's, mean over answers.",
     ),
   ];
-  if (!page.look.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
-  const seen = await page.ask("lens");
-  const layers = seen.agreement.labels[0];
-  const probabilities = seen.answer.values.map((row) => row[chosenAnswer(page)]);
+  if (!page.overview.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
+  const result = await page.ask("lens");
+  const layers = result.agreement.labels[0];
+  const probabilities = result.answer.values.map((row) => row[chosenAnswer(page)]);
   const depth = layers.map((_, i) => i);
-  const kl = seen.kl.values.map((row) => row.reduce((a, b) => a + (b ?? 0), 0) / row.length);
+  const kl = result.kl.values.map((row) => row.reduce((a, b) => a + (b ?? 0), 0) / row.length);
   return h(
     "div",
     {},
     heading,
-    lensTable(page, seen, kl),
+    lensTable(page, result, kl),
     h(
       "div",
       { class: "side-by-side" },
-      lines({ label: "Agreement by layer", x: depth, series: [{ name: "agreement", values: seen.agreement.values }], xLabel: "layer (0: embedding)", yLabel: "%", range: [0, 100], width: 360, height: 170 }),
+      lines({ label: "Agreement by layer", x: depth, series: [{ name: "agreement", values: result.agreement.values }], xLabel: "layer (0: embedding)", yLabel: "%", range: [0, 100], width: 360, height: 170 }),
       lines({ label: "KL by layer", x: depth, series: [{ name: "KL", values: kl }], xLabel: "layer (0: embedding)", yLabel: "nats", range: [0, Math.max(...kl)], width: 360, height: 170 }),
       lines({
         label: "Probability of the chosen answer by layer",
         x: depth,
-        series: [{ name: `p of ${visible(page.look.answers[chosenAnswer(page)].label)}`, values: probabilities }],
+        series: [{ name: `p of ${visible(page.overview.answers[chosenAnswer(page)].label)}`, values: probabilities }],
         range: [0, Math.max(...probabilities)],
         xLabel: "layer (0: embedding)",
         yLabel: "p",
@@ -68,12 +68,12 @@ async function lens(page) {
   );
 }
 
-function lensTable(page, seen, kl) {
-  const answers = page.look.answers;
+function lensTable(page, { agreement, answer: p, kl, likeliest }, meanKl) {
+  const answers = page.overview.answers;
   const chosen = chosenAnswer(page);
   const from = answers.length > MOST_COLUMNS ? Math.max(0, Math.min(chosen - MOST_COLUMNS / 2, answers.length - MOST_COLUMNS)) : 0;
   const columns = answers.slice(from, from + MOST_COLUMNS).map((answer, i) => ({ ...answer, index: from + i }));
-  const stack = page.look.stacks.at(-1).name;
+  const stack = page.overview.stacks.at(-1).name;
   const head = (answer) => {
     const button = h(
       "button",
@@ -86,24 +86,24 @@ function lensTable(page, seen, kl) {
       },
       visible(answer.label),
     );
-    return h("th", { scope: "col" }, answer.position === null ? button : page.highlight.stands(button, stack, answer.position));
+    return h("th", { scope: "col" }, answer.position === null ? button : page.highlight.register(button, stack, answer.position));
   };
   const cell = (row, answer) => {
-    const p = seen.likeliest.values[row][answer.index];
-    const word = visible(seen.likeliest.words[row][answer.index]);
-    const ground = colour(p);
-    const about = `${word}: ${percent(p)}; ${visible(answer.label)}: ${percent(seen.answer.values[row][answer.index])}; KL ${number(seen.kl.values[row][answer.index])}`;
-    const element = h("td", { class: "lens-cell", title: about, style: { background: css(ground), color: ink(ground) } }, word);
-    if (answer.position !== null) page.highlight.stands(element, stack, answer.position);
+    const pLikeliest = likeliest.values[row][answer.index];
+    const word = visible(likeliest.words[row][answer.index]);
+    const background = colour(pLikeliest);
+    const about = `${word}: ${percent(pLikeliest)}; ${visible(answer.label)}: ${percent(p.values[row][answer.index])}; KL ${number(kl.values[row][answer.index])}`;
+    const element = h("td", { class: "lens-cell", title: about, style: { background: css(background), color: ink(background) } }, word);
+    if (answer.position !== null) page.highlight.register(element, stack, answer.position);
     return element;
   };
-  const rows = seen.agreement.labels[0].map((name, row) =>
+  const rows = agreement.labels[0].map((name, row) =>
     h(
       "tr",
       {},
       h("th", { scope: "row" }, row ? `layer ${name}` : name),
-      h("td", { class: "number" }, `${number(seen.agreement.values[row], 0)} %`),
-      h("td", { class: "number" }, number(kl[row], 2)),
+      h("td", { class: "number" }, `${number(agreement.values[row], 0)} %`),
+      h("td", { class: "number" }, number(meanKl[row], 2)),
       columns.map((answer) => cell(row, answer)),
     ),
   );
@@ -116,8 +116,8 @@ function lensTable(page, seen, kl) {
   );
   return [
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Logit lens" }, table),
-    numbersBelow("Probability of the likeliest after each layer", ["answer", ...seen.likeliest.labels[0]], () =>
-      columns.map((answer) => [visible(answer.label), ...seen.likeliest.values.map((row, i) => `${visible(seen.likeliest.words[i][answer.index])} ${number(row[answer.index])}`)]),
+    numbersBelow("Probability of the likeliest after each layer", ["answer", ...likeliest.labels[0]], () =>
+      columns.map((answer) => [visible(answer.label), ...likeliest.values.map((row, i) => `${visible(likeliest.words[i][answer.index])} ${number(row[answer.index])}`)]),
     ),
   ];
 }
@@ -136,16 +136,16 @@ async function contributions(page) {
     ),
     h("div", { class: "controls" }, answerPicker(page, answer), page.live ? otherToken(page) : null),
   ];
-  if (!page.look.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
+  if (!page.overview.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
   let parts;
   try {
     parts = await page.ask("contributions", token === undefined ? { answer } : { answer, token });
   } catch (error) {
-    return h("div", {}, heading, problem(error)); // a word that does not exist: another can be chosen
+    return h("div", {}, heading, problem(error)); // with the heading, so that another word can be chosen
   }
   const split = page.state.get("split") ?? "parts";
   const order = page.state.get("order") ?? "layer";
-  const sums = [...summed(parts.labels[0], parts.values, split)];
+  const sums = [...grouped(parts.labels[0], parts.values, split)];
   const terms = ordered(sums.map(([name, value]) => [nameOf(page, name), value]), order);
   const sum = parts.values.reduce((a, b) => a + b, 0);
   const word = visible(parts.token);
@@ -177,20 +177,20 @@ async function contributions(page) {
 }
 
 function answerPicker(page, answer) {
-  const { answers } = page.look;
-  const stack = page.look.stacks.at(-1).name;
+  const { answers } = page.overview;
+  const stack = page.overview.stacks.at(-1).name;
   const pick = (index) => page.state.set({ answer: index, token: undefined });
   if (answers.length > 400) {
-    return choice("answer", answers.map((each, i) => [i, `${i + 1} ${visible(each.label)}`]), answer, (value) => pick(Number(value)));
+    return choice("answer", answers.map(({ label }, i) => [i, `${i + 1} ${visible(label)}`]), answer, (value) => pick(Number(value)));
   }
-  const tokens = answers.map((each, i) => {
-    const button = h("button", { type: "button", class: "token", "aria-pressed": String(i === answer), onclick: () => pick(i) }, visible(each.label));
-    return each.position === null ? button : page.highlight.stands(button, stack, each.position);
+  const tokens = answers.map(({ label, position }, i) => {
+    const button = h("button", { type: "button", class: "token", "aria-pressed": String(i === answer), onclick: () => pick(i) }, visible(label));
+    return position === null ? button : page.highlight.register(button, stack, position);
   });
   return h("div", { class: "line answers", role: "group", "aria-label": "Answer" }, tokens);
 }
 
-// Another token or class in the place of the answer.
+// A search for another token or class in place of the answer.
 function otherToken(page) {
   const set = (token) => page.state.set({ token });
   const chosen = page.state.get("token") !== undefined;
@@ -204,8 +204,8 @@ function nameOf(page, name) {
   return partName(page, name, { stack: /^stage /.test(name) });
 }
 
-// The terms summed over heads, or over parts, by name; in the order of the model.
-export function summed(names, values, split) {
+// Contributions summed by head, part or layer, in the order of the model.
+export function grouped(names, values, split) {
   const sums = new Map();
   names.forEach((name, i) => {
     const [, layer, part] = /^(.+\.\d+)\.(\w+)/.exec(name) ?? [];
@@ -223,11 +223,11 @@ function ordered(terms, order) {
   return [...sorted.slice(0, MOST_BARS), [`${rest.length} others`, rest.reduce((a, [, value]) => a + value, 0)]];
 }
 
-// ---------------------------------------------------------------- lengths
+// ---------------------------------------------------------------- norms
 
 async function norms(page) {
-  const lengths = await page.ask("norms");
-  const maps = Object.entries(lengths).map(([stack, named]) =>
+  const byStack = await page.ask("norms");
+  const maps = Object.entries(byStack).map(([stack, named]) =>
     h(
       "div",
       {},

@@ -9,7 +9,7 @@ import { partName, sidesOf, stackName } from "regard/names.js";
 export const id = "mixers";
 export const title = "Mixers";
 
-const QUICK = 40; // positions up to which influence is computed without being asked
+const QUICK = 40; // positions up to which influence is computed without being asked (QUICK_INFLUENCE in recording.py)
 const ADDITIVE = ["AdditiveAttention", "RecurrentSearch"];
 
 export function fits(page) {
@@ -20,8 +20,8 @@ export async function show(page) {
   const sections = [influence];
   if (page.parts().some((part) => part.convolves)) sections.push(convolutions);
   if (page.parts().some(isAdditive)) sections.push(alignment);
-  const shown = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
-  return h("section", { class: "mixers" }, shown);
+  const drawn = await Promise.all(sections.map((section) => section(page).catch((error) => problem(error))));
+  return h("section", { class: "mixers" }, drawn);
 }
 
 function isAdditive(part) {
@@ -32,17 +32,17 @@ function positions(page, stack) {
   return { labels: page.stack(stack).pieces, stack, plain: Boolean(page.stack(stack).grid) };
 }
 
-// What can be chosen; in a file, only what is in it.
+// The menus; a file has only what it shows.
 function controls(page, chosen, choices) {
-  if (!page.live) return h("p", { class: "quiet" }, `Shown: ${chosen}; the live page has the others.`);
+  if (!page.live) return h("p", { class: "quiet" }, `Shown: ${chosen}. The live page has the others.`);
   return h("div", { class: "controls" }, choices);
 }
 
 // ---------------------------------------------------------------- influence
 
-// What influence can be of: every stack, a stack by what the one before it reads, and every part that mixes positions.
+// What influence can be computed for: every stack, the last stack by the input of the first, and every mixer.
 function scopes(page) {
-  const { stacks } = page.look;
+  const { stacks } = page.overview;
   const last = stacks.at(-1);
   const whole = stacks.map((stack) => ({
     key: stack.name,
@@ -69,10 +69,10 @@ async function influence(page) {
     ),
     controls(page, scope.name, [choice("of", all.map(({ key, name }) => [key, name]), scope.key, (value) => page.state.set({ scope: value }))]),
   ];
-  const longest = Math.max(...page.look.stacks.map((stack) => stack.pieces.length));
-  const compute = async (more = {}) => {
+  const longest = Math.max(...page.overview.stacks.map((stack) => stack.pieces.length));
+  const compute = async (options = {}) => {
     try {
-      result.replaceChildren(...influenceMap(page, scope, await page.ask("influence", { ...scope.options, ...more }), compute));
+      result.replaceChildren(...influenceMap(page, scope, await page.ask("influence", { ...scope.options, ...options }), compute));
     } catch (error) {
       result.replaceChildren(problem(error));
     }
@@ -89,21 +89,21 @@ async function influence(page) {
   return h("div", { class: "influence" }, heading, result);
 }
 
-function influenceMap(page, scope, found, compute) {
-  const stack = found.of.split(".")[0];
+function influenceMap(page, scope, influence, compute) {
+  const stack = influence.of.split(".")[0];
   return [
     heatmap(page, {
-      matrix: matrixOf(found),
+      matrix: matrixOf(influence),
       label: `Influence, ${scope.name}`,
       rows: { ...positions(page, stack), axis: "output position" },
-      columns: { ...positions(page, found.from), axis: "input position" },
+      columns: { ...positions(page, influence.from), axis: "input position" },
       scale: "positive",
     }),
     h(
       "p",
       { class: "quiet" },
-      found.exact ? "Exact: all gradients were computed." : `Estimated from ${found.probes} random directions of the output. `,
-      found.exact || !page.live ? null : h("button", { type: "button", onclick: () => compute({ exact: true }) }, "Compute it exactly"),
+      influence.exact ? "Exact: all gradients were computed." : `Estimated from ${influence.probes} random directions of the output. `,
+      influence.exact || !page.live ? null : h("button", { type: "button", onclick: () => compute({ exact: true }) }, "Compute it exactly"),
     ),
   ];
 }
@@ -112,7 +112,7 @@ function influenceMap(page, scope, found, compute) {
 
 async function convolutions(page) {
   const parts = page.parts().filter((part) => part.convolves);
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts[0];
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts[0];
   const channel = page.state.get("channel") ?? null;
   const options = channel === null ? { part: part.name } : { part: part.name, channel };
   const [filters, toeplitz, operator] = await Promise.allSettled([
@@ -131,7 +131,7 @@ async function convolutions(page) {
       "Hyena convolves every channel with a filter as long as the text, between gates computed from the text. With the gates fixed, the whole layer is a matrix applied to v, like the weights of attention.",
     ),
     controls(page, partName(page, part.name), [
-      choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })),
+      choice("part", parts.map(({ name }) => [name, partName(page, name)]), part.name, (value) => page.state.set({ part: value })),
       choice(
         "channel",
         [["", "five channels; mean |operator|"], ...Array.from({ length: channels }, (_, i) => [i, `channel ${i + 1}`])],
@@ -167,22 +167,21 @@ function filterCurves({ shown, filters }) {
   );
 }
 
-function matrixSection(page, part, asked, name, scale) {
-  if (asked.reason) return h("div", {}, h("h3", {}, name), problem(asked.reason));
-  const found = asked.value;
-  const exact = found.difference === undefined ? null : found.difference.toExponential(1).replace("-", "−");
+function matrixSection(page, part, { value, reason }, name, scale) {
+  if (reason) return h("div", {}, h("h3", {}, name), problem(reason));
+  const difference = value.difference === undefined ? null : value.difference.toExponential(1).replace("-", "−");
   return h(
     "div",
     {},
     h("h3", {}, name),
     heatmap(page, {
-      matrix: matrixOf(found),
+      matrix: matrixOf(value),
       label: name,
       rows: { ...positions(page, part.stack.name), axis: "output position" },
       columns: { ...positions(page, part.stack.name), axis: "input position" },
       scale,
     }),
-    exact ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from the layer's own output by at most ${exact}.`) : null,
+    difference ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from the layer's own output by at most ${difference}.`) : null,
   );
 }
 
@@ -190,7 +189,7 @@ function matrixSection(page, part, asked, name, scale) {
 
 async function alignment(page) {
   const parts = page.parts().filter(isAdditive);
-  const part = parts.find((each) => each.name === page.state.get("part")) ?? parts.at(-1);
+  const part = parts.find(({ name }) => name === page.state.get("part")) ?? parts.at(-1);
   const matrix = await page.matrix(`${part.name}.weights`, { head: 0 });
   return h(
     "div",
@@ -198,7 +197,7 @@ async function alignment(page) {
     h("h2", {}, "Additive attention"),
     h("p", { class: "note" }, "α = softmax over the source of vᵀ tanh(W s + U h): which source words each decoder step attends to (Bahdanau et al., 2015)."),
     parts.length > 1
-      ? h("div", { class: "controls" }, choice("part", parts.map((each) => [each.name, partName(page, each.name)]), part.name, (value) => page.state.set({ part: value })))
+      ? h("div", { class: "controls" }, choice("part", parts.map(({ name }) => [name, partName(page, name)]), part.name, (value) => page.state.set({ part: value })))
       : null,
     heatmap(page, {
       matrix,

@@ -1,6 +1,6 @@
-// What if: parts switched off, tokens changed, activations of another input; the output beside the old one.
+// What if: parts switched off, tokens changed, activations of another input; the new output beside the old one.
 
-import { writtenAnew } from "regard/beside.js";
+import { regenerated } from "regard/beside.js";
 import { changes } from "regard/changes.js";
 import { changing } from "regard/changing.js";
 import { button, choice, h, note, problem } from "regard/dom.js";
@@ -14,34 +14,34 @@ export function fits() {
   return true;
 }
 
-const WAYS = [["off", "Switch off"], ["token", "Change a token"], ["patch", "Patch"]];
+const KINDS = [["off", "Switch off"], ["token", "Change a token"], ["patch", "Patch"]];
 
 export async function show(page) {
-  const words = page.look.can.change && !page.look.stacks.some((stack) => stack.grid);
-  const ways = WAYS.filter(([name]) => name !== "token" || words);
-  const way = ways.some(([name]) => name === page.state.get("way")) ? page.state.get("way") : "off";
-  const buttons = ways.map(([name, text]) =>
-    button(text, () => page.state.set({ way: name }), { "aria-pressed": String(name === way) }),
+  const words = page.overview.can.change && !page.overview.stacks.some((stack) => stack.grid);
+  const kinds = KINDS.filter(([name]) => name !== "token" || words);
+  const kind = kinds.some(([name]) => name === page.state.get("change")) ? page.state.get("change") : "off";
+  const buttons = kinds.map(([name, text]) =>
+    button(text, () => page.state.set({ change: name }), { "aria-pressed": String(name === kind) }),
   );
-  const shown = { off: switchingOff, token: changing, patch: patching }[way];
+  const draw = { off: switchingOff, token: changing, patch: patching }[kind];
   const choices = h("div", { class: "controls", role: "group", "aria-label": "Kinds of change" }, buttons);
-  return h("section", { class: "what-if" }, choices, await shown(page));
+  return h("section", { class: "what-if" }, choices, await draw(page));
 }
 
 async function switchingOff(page) {
   let off = { ...nothingOff(), ...page.state.get("off") };
   const by = page.state.get("by") ?? "zero";
   const result = h("div", { class: "result" });
-  const checked = Boolean(page.state.get("anew"));
-  const anew = h("input", { type: "checkbox", id: "anew", checked, onchange: () => update({}) });
+  const checked = Boolean(page.state.get("regenerate"));
+  const regenerate = h("input", { type: "checkbox", id: "regenerate", checked, onchange: () => update({}) });
   let turn = 0;
 
-  async function update(changed) {
+  async function update(change) {
     const mine = ++turn;
-    off = { ...off, ...changed };
+    off = { ...off, ...change };
     const some = countOff(off) > 0;
-    page.state.set({ off: some ? optionsOf(off) : undefined, anew: anew.checked || undefined }, { quietly: true });
-    const drawn = some ? await outcome(page, off, by, anew.checked) : [note("Everything is on. Switch something off to see its effect.")];
+    page.state.set({ off: some ? optionsOf(off) : undefined, regenerate: regenerate.checked || undefined }, { quietly: true });
+    const drawn = some ? await outcome(page, off, by, regenerate.checked) : [note("Everything is on. Switch something off to see its effect.")];
     if (mine === turn) result.replaceChildren(...drawn);
   }
 
@@ -58,8 +58,8 @@ async function switchingOff(page) {
       "div",
       { class: "controls" },
       page.live ? choice("replace with", [["zero", "zero"], ["mean", "mean"]], by, setBy) : null,
-      page.live && page.look.can.write
-        ? h("span", { class: "field" }, anew, h("label", { for: "anew" }, "also regenerate the output"))
+      page.live && page.overview.can.write
+        ? h("span", { class: "field" }, regenerate, h("label", { for: "regenerate" }, "also regenerate the output"))
         : null,
       button("Everything on", () => page.state.set({ off: undefined })),
       page.live ? null : h("span", { class: "quiet" }, "This file holds each ablation by itself, replaced with zero."),
@@ -68,7 +68,7 @@ async function switchingOff(page) {
   );
 }
 
-async function outcome(page, off, by, anew) {
+async function outcome(page, off, by, regenerate) {
   const options = { ...optionsOf(off), ...(by === "zero" ? {} : { by }) };
   try {
     if (!page.live && countOff(off) > 1) {
@@ -79,7 +79,7 @@ async function outcome(page, off, by, anew) {
       });
     }
     const drawn = [changes(page, await page.ask("ablate", options))];
-    if (anew && page.live) drawn.push(await writtenAnew(page, options));
+    if (regenerate && page.live) drawn.push(await regenerated(page, options));
     return drawn;
   } catch (error) {
     if (!error.what) throw error;

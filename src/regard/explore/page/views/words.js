@@ -1,4 +1,4 @@
-// Words: neighbours and a projection of the model's vectors, how the input was cut into tokens, and positions.
+// Words: neighbours and a projection of the embeddings, how the input became tokens, and positional encodings.
 
 import { bars } from "regard/charts.js";
 import { choice, h, number, numbersBelow, problem, svg, visible } from "regard/dom.js";
@@ -14,23 +14,23 @@ const WIDTH = 640;
 const HEIGHT = 460;
 const MERGES =
   "Byte-pair encoding: every word starts as its bytes; of all pairs that can be merged, the one learned first is merged, until " +
-  "none is left. The number is the order of learning: #1 was learned first.";
-const MOST_CARDS = 40; // words whose merges are drawn
+  "none is left. #1 is the merge that was learned first.";
+const MOST_CARDS = 40; // words with their merges
 
 export function fits(page) {
-  return page.look.stacks.some((stack) => stack.tokens);
+  return page.overview.stacks.some((stack) => stack.tokens);
 }
 
 export async function show(page) {
-  const shown = await Promise.all([vectors, merges, positions].map((section) => section(page).catch((error) => problem(error))));
-  return h("section", { class: "words" }, shown);
+  const sections = await Promise.all([vectors, merges, positions].map((section) => section(page).catch((error) => problem(error))));
+  return h("section", { class: "words" }, sections);
 }
 
 // ---------------------------------------------------------------- vectors
 
 async function vectors(page) {
-  const stacks = page.look.stacks.filter((stack) => stack.tokens);
-  const stack = stacks.find((each) => each.name === page.state.get("stack")) ?? stacks[0];
+  const stacks = page.overview.stacks.filter((stack) => stack.tokens);
+  const stack = stacks.find(({ name }) => name === page.state.get("stack")) ?? stacks[0];
   const first = Math.min(page.state.get("position") ?? firstWord(stack), stack.tokens.length - 1);
   const token = page.state.get("word") ?? stack.tokens[first];
   const [nearest, plane] = await Promise.allSettled([
@@ -43,39 +43,39 @@ async function vectors(page) {
     h("h2", {}, "Word vectors"),
     h("p", { class: "note" }, "Rows of the embedding matrix, without positions. Choose a token to see its nearest neighbours by cosine; single bytes are left out."),
     stacks.length > 1
-      ? h("div", { class: "controls" }, choice("stack", stacks.map((each) => [each.name, each.name]), stack.name, (value) => page.state.set({ stack: value, position: undefined, word: undefined })))
+      ? h("div", { class: "controls" }, choice("stack", stacks.map(({ name }) => [name, name]), stack.name, (value) => page.state.set({ stack: value, position: undefined, word: undefined })))
       : null,
     h("div", { class: "controls" }, tokenLine(page, stack, { pick: (position) => page.state.set({ position, word: undefined }), chosen: token === stack.tokens[first] ? first : -1 }), page.live ? wordSearch(page, { stack: stack.name }, (word) => page.state.set({ word })) : null),
     h("div", { class: "side-by-side" }, nearest.value ? neighbours(page, nearest.value) : problem(nearest.reason), plane.value ? projection(plane.value, token) : problem(plane.reason)),
   );
 }
 
-// The first that is more than a mark, such as <start>.
+// The first token that is a word, unlike <start>.
 function firstWord(stack) {
-  const found = stack.pieces.findIndex((piece) => /\p{L}{2}/u.test(piece) && !/^<.*>$/.test(piece));
-  return found < 0 ? 0 : found;
+  const index = stack.pieces.findIndex((piece) => /\p{L}{2}/u.test(piece) && !/^<.*>$/.test(piece));
+  return Math.max(0, index);
 }
 
-function neighbours(page, found) {
-  const pick = page.live ? (i) => page.state.set({ word: found.tokens[i] }) : null;
+function neighbours(page, { of, tokens, labels, values }) {
+  const pick = page.live ? (i) => page.state.set({ word: tokens[i] }) : null;
   return h(
     "div",
     { class: "neighbours" },
-    h("h3", {}, `Nearest to ${visible(found.of)} (cosine)`),
-    bars(page, { label: `Cosine with ${visible(found.of)}`, names: found.labels[0], values: found.values, most: 1, pick }),
+    h("h3", {}, `Nearest to ${visible(of)} (cosine)`),
+    bars(page, { label: `Cosine with ${visible(of)}`, names: labels[0], values, most: 1, pick }),
   );
 }
 
-function projection(found, picked) {
-  const names = found.labels[0].map(visible);
-  const share = (i) => `${["first", "second"][i]} principal component: ${(100 * found.shares[i]).toFixed(1)} % of the variance`;
-  const [across, up] = [scaleOf(found, 0), scaleOf(found, 1)];
-  const place = ([x, y]) => [30 + across(x) * (WIDTH - 90), HEIGHT - 34 - up(y) * (HEIGHT - 60)];
-  const points = found.values.map((point, i) => {
-    const [x, y] = place(point);
-    return { x, y, group: found.groups[i], name: names[i], token: found.tokens[i] };
+function projection(plane, picked) {
+  const names = plane.labels[0].map(visible);
+  const share = (i) => `${["first", "second"][i]} principal component: ${(100 * plane.shares[i]).toFixed(1)} % of the variance`;
+  const [across, up] = [scaleOf(plane, 0), scaleOf(plane, 1)];
+  const toPixels = ([x, y]) => [30 + across(x) * (WIDTH - 90), HEIGHT - 34 - up(y) * (HEIGHT - 60)];
+  const points = plane.values.map((point, i) => {
+    const [x, y] = toPixels(point);
+    return { x, y, group: plane.groups[i], name: names[i], token: plane.tokens[i] };
   });
-  // The words of the input are above the others, and have their labels first.
+  // In reverse order: the words of the input come first, and are drawn on top.
   const dots = [...points].reverse().map(({ x, y, group, name, token }) =>
     svg("circle", { cx: x, cy: y, r: group === "vocabulary" ? 2 : 4, class: token === picked ? `${group} picked` : group }, svg("title", {}, name)),
   );
@@ -97,20 +97,20 @@ function projection(found, picked) {
       ),
     ),
     h("figcaption", {}, "Blue: tokens of the input. Orange: their neighbours. Grey: the first tokens of the vocabulary. Labels that would overlap are left out; outliers are drawn at the edge."),
-    numbersBelow(label, ["token", "group", "first", "second"], () => points.map((point, i) => [point.name, point.group, number(found.values[i][0]), number(found.values[i][1])])),
+    numbersBelow(label, ["token", "group", "first", "second"], () => points.map((point, i) => [point.name, point.group, number(plane.values[i][0]), number(plane.values[i][1])])),
   );
 }
 
-// From a coordinate to 0 … 1. A few that lie far out would press all others together: they stand at the edge.
-function scaleOf(found, axis) {
-  const sorted = found.values.map((point) => point[axis]).sort((a, b) => a - b);
-  const own = found.values.filter((_, i) => found.groups[i] === "input").map((point) => point[axis]);
+// From a coordinate to 0 … 1. A few outliers would squeeze all others together, so they are drawn at the edge.
+function scaleOf(plane, axis) {
+  const sorted = plane.values.map((point) => point[axis]).sort((a, b) => a - b);
+  const own = plane.values.filter((_, i) => plane.groups[i] === "input").map((point) => point[axis]);
   const low = Math.min(sorted[Math.floor(0.01 * (sorted.length - 1))], ...own);
   const high = Math.max(sorted[Math.ceil(0.99 * (sorted.length - 1))], ...own);
   return (value) => Math.max(0, Math.min(1, (value - low) / (high - low || 1)));
 }
 
-// A label beside its point where there is room; those of the input come first, and cover other points if they must.
+// A label beside its point where there is room. Words of the input come first, and may cover other points.
 function labels(points) {
   const dots = points.map(({ x, y }) => ({ left: x - 2, top: y - 2, width: 4, height: 4 }));
   const taken = [];
@@ -119,9 +119,9 @@ function labels(points) {
     if (name.includes("�")) continue; // a part of a letter
     const width = 6.4 * [...name].length + 4;
     const sides = [x + 6, x - 6 - width].flatMap((left) => [[left, y - 6], [left, y + 3], [left, y - 14]]);
-    const free = (others) => (box) => fitsIn(box) && !others.some((other) => overlap(box, other));
+    const isFree = (others) => (box) => fitsIn(box) && !others.some((other) => overlap(box, other));
     const boxes = sides.map(([left, top]) => ({ left, top, width, height: 11 }));
-    const spot = boxes.find(free([...taken, ...dots])) ?? (group === "input" ? boxes.find(free(taken)) : undefined);
+    const spot = boxes.find(isFree([...taken, ...dots])) ?? (group === "input" ? boxes.find(isFree(taken)) : undefined);
     if (!spot) continue;
     taken.push(spot);
     drawn.push(svg("text", { x: spot.left, y: spot.top + 9, class: group }, name));
@@ -141,20 +141,20 @@ function overlap(a, b) {
 
 async function merges(page) {
   const heading = h("h2", {}, "From text to tokens");
-  let cut;
+  let byStack;
   try {
-    cut = await page.ask("merges");
+    byStack = await page.ask("merges");
   } catch (error) {
     return h("div", {}, heading, problem(error));
   }
-  if (!Object.keys(cut).length) return h("div", {});
-  const joined = Object.values(cut).some(({ steps }) => steps.length);
-  const why = [...new Set(Object.values(cut).map((text) => text.why))].filter(Boolean);
-  const notes = [...(joined ? [MERGES] : []), ...why].map((text) => h("p", { class: "note" }, text));
-  return h("div", { class: "merges" }, heading, notes, Object.entries(cut).map(([stack, text]) => cutText(stack, text)));
+  if (!Object.keys(byStack).length) return h("div", {});
+  const merged = Object.values(byStack).some(({ steps }) => steps.length);
+  const why = [...new Set(Object.values(byStack).map((text) => text.why))].filter(Boolean);
+  const notes = [...(merged ? [MERGES] : []), ...why].map((text) => h("p", { class: "note" }, text));
+  return h("div", { class: "merges" }, heading, notes, Object.entries(byStack).map(([stack, text]) => tokenised(stack, text)));
 }
 
-function cutText(stack, { tokens, steps }) {
+function tokenised(stack, { tokens, steps }) {
   const words = [];
   for (const step of steps) {
     if (step.pair === null) words.push([]);
@@ -178,7 +178,7 @@ function mergedWord(steps) {
       h(
         "li",
         {},
-        h("span", { class: "rank", title: step.pair ? `joins ${step.pair.map(visible).join(" + ")}` : null }, step.rank === null ? "bytes" : `#${step.rank}`),
+        h("span", { class: "rank", title: step.pair ? `merges ${step.pair.map(visible).join(" + ")}` : null }, step.rank === null ? "bytes" : `#${step.rank}`),
         h("span", { class: "line" }, step.pieces.map((piece) => h("span", { class: "token" }, visible(piece)))),
       ),
     ),

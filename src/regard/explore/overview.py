@@ -1,6 +1,6 @@
-"""What the page must know of an input before it asks for more: tokens, layers, answers, and which matrices there are.
+"""An overview of an input, which the page asks for first: tokens, layers, parts and answers, and what can be shown.
 
-Shapes: H heads · T positions · S positions looked at · K, V widths of a head · D model width · L layers · A answers ·
+Shapes: H heads · T positions · S positions attended to · K, V widths of a head · D model width · L layers · A answers ·
         W words or classes
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.explore.session import Looked
+from regard.explore.session import TracedInput
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.rewriting import writes
 from regard.inside.subject import Subject
@@ -21,20 +21,20 @@ from regard.models.masked import Masked
 from regard.models.reader import Reader
 
 
-def look(looked: Looked) -> dict[str, Any]:
-    """What was given and said, the stacks with their tokens and parts, and the answers."""
-    trace = looked.trace
+def overview(traced: TracedInput) -> dict[str, Any]:
+    """The input, the output, the stacks with their tokens and parts, and the answers."""
+    trace = traced.trace
     subject = trace.subject
     p_AW = trace.p_AW
     return {
-        "run": looked.run,
-        "input": looked.given,
+        "run": traced.run,
+        "input": traced.fields,
         "input_text": subject.input_text,
         "output_text": subject.output_text,
-        "speaks": _speaks(subject),
-        "warnings": looked.warnings,
+        "headline": _headline(subject),
+        "warnings": traced.warnings,
         "difference": trace.difference,
-        "stacks": [_stack(stack, number, looked) for number, stack in enumerate(trace.stacks)],
+        "stacks": [_stack(stack, number, traced) for number, stack in enumerate(trace.stacks)],
         "answers": [
             {
                 "position": answer.position,
@@ -47,7 +47,7 @@ def look(looked: Looked) -> dict[str, Any]:
         ],
         "first": trace.first_answer,
         "independent": subject.independent,
-        "draws": _draws(looked),
+        "samples": _samples(traced),
         "words": int(trace.logits_AW.shape[-1]),
         "picture": None if subject.picture_HWC is None else as_png(subject.picture_HWC),
         "can": {
@@ -55,38 +55,37 @@ def look(looked: Looked) -> dict[str, Any]:
             "change": subject.with_tokens is not None,
             "attention": any(part.attends for part in trace.parts()),
             "rollout": any(part.attends and not part.cross for part in trace.parts()),
-            "beams": hasattr(looked.task, "record_search"),
+            "beams": hasattr(traced.task, "record_search"),
             "force": subject.begun is not None,
             "continue": subject.begun is not None and len(subject.stacks) == 1,
             "write": writes(subject),
-            "classes": hasattr(looked.task, "classes"),
+            "classes": hasattr(traced.task, "classes"),
         },
     }
 
 
-def _draws(looked: Looked) -> bool:
-    """Whether a word may be drawn by its probability; a class or a place in a text is not."""
-    return not hasattr(looked.task, "classes") and not isinstance(looked.trace.subject.model, Reader)
+def _samples(traced: TracedInput) -> bool:
+    """Whether answers can be sampled; a class or a span of a text cannot."""
+    return not hasattr(traced.task, "classes") and not isinstance(traced.trace.subject.model, Reader)
 
 
-def _speaks(subject: Subject) -> str:
-    """Where the model's answer is: in what it said; in what it found, where something is hidden; in what comes next."""
+def _headline(subject: Subject) -> str:
+    """What the top of the page shows: the output, the words at masked positions, or the next word."""
     if subject.output_text or not subject.answers or any(stack.grid for stack in subject.stacks):
         return "output"
-    return "found" if isinstance(subject.model, Masked) else "next"
+    return "filled in" if isinstance(subject.model, Masked) else "next"
 
 
-def _stack(traced: StackTrace, number: int, looked: Looked) -> dict[str, Any]:
-    stack = traced.stack
-    tokens = looked.trace.subject.tokens
+def _stack(stack: StackTrace, number: int, traced: TracedInput) -> dict[str, Any]:
+    tokens = traced.trace.subject.tokens
     return {
         "name": stack.name,
-        "pieces": stack.pieces,
+        "pieces": stack.stack.pieces,
         "tokens": tokens[number] if tokens is not None else None,
-        "grid": stack.grid,
-        "before": stack.before,
-        "width": int(traced.layers[0].before_TD.shape[-1]),
-        "layers": [_layer(layer) for layer in traced.layers],
+        "grid": stack.stack.grid,
+        "before": stack.stack.before,
+        "width": int(stack.layers[0].before_TD.shape[-1]),
+        "layers": [_layer(layer) for layer in stack.layers],
     }
 
 
@@ -104,7 +103,7 @@ def _part(part: PartTrace) -> dict[str, Any]:
         "title": part.title,
         "kind": type(part.module).__name__,
         "heads": part.heads or (1 if part.attends else 0),
-        "switches": part.heads,  # heads that can be switched off; an additive attention cannot be told from its part
+        "switches": part.heads,  # the one head of an additive attention cannot be switched off apart from its part
         "attends": part.attends,
         "cross": part.cross,
         "mixes": part.context is not None,
@@ -114,7 +113,7 @@ def _part(part: PartTrace) -> dict[str, Any]:
 
 
 def as_png(pixels_HWC: NDArray[np.uint8]) -> str:
-    """An image as an address that has it in itself."""
+    """An image as a data: address."""
     from PIL import Image
 
     file = io.BytesIO()
