@@ -76,7 +76,7 @@ def _place(looked: Looked, of: str, head: int, row: int, column: int) -> Written
 
 def _summed(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
     made = stack_of(looked, of).embedding
-    terms_X = torch.stack([made.token_TD[row, column], made.place_TD[row, column]])
+    terms_X = torch.stack([made.raw_content_TD[row, column], made.raw_position_TD[row, column]])
     names = ("token", "place")
     line = summed(
         "x",
@@ -92,7 +92,7 @@ def _embedded(looked: Looked, of: str, head: int, row: int, column: int) -> Writ
     made = stack_of(looked, of).embedding
     if isinstance(made.norm, nn.Identity):
         return _summed(looked, of, head, row, column)
-    x_TD = made.token_TD + made.place_TD
+    x_TD = made.raw_content_TD + made.raw_position_TD
     return normalised(made.norm, x_TD[row], _cells(f"{of}.summed", row), column), ""
 
 
@@ -313,7 +313,7 @@ def _finished(lines: list[Line], logit: float) -> Written:
 
 def _probabilities(looked: Looked, of: str, head: int, row: int, column: int) -> Written:
     subject = looked.trace.subject
-    logits_W, name_of = subject.sharing(looked.trace.logits_AW[row], row), subject.name_of
+    logits_W, name_of = subject.softmax_logits(looked.trace.logits_AW[row], row), subject.name_of
     if subject.independent:
         return [sigmoid(logits_W, column, ("logits", None, row, column))], ""
     return softmax(logits_W, column, name_of, lambda index: ("logits", None, row, index), ("p", "z")), ""

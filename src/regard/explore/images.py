@@ -16,7 +16,7 @@ from regard.explore.look import as_png
 from regard.explore.session import Looked
 from regard.inside.biases import window_bias
 from regard.inside.named import named
-from regard.inside.rollout import everywhere, read_from, reading
+from regard.inside.rollout import mean_weights, read_from, readout_weights
 from regard.layers.windows import WindowAttention
 
 
@@ -42,7 +42,7 @@ def seen(looked: Looked, part: str, answer: int = -1) -> dict[str, Any]:
     stack = next(each.stack for each in trace.stacks if part.startswith(f"{each.name}."))
     of_answers = stack.name == trace.last.name or trace.last.stack.grid is not None
     # Patches that a decoder reads are all read, each as it is.
-    reading_T = reading(trace, answer, stack) if of_answers else everywhere(stack)
+    reading_T = readout_weights(trace, answer, stack) if of_answers else mean_weights(stack)
     keys = trace.stacks[trace.subject.stacks.index(stack) - 1].stack if looked.part(part).cross else stack
     return named(
         "attention",

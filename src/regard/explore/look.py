@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regard.explore.session import Looked
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
-from regard.inside.rewriting import writes
+from regard.inside.regeneration import generates_text
 from regard.inside.subject import Subject
 from regard.models.masked import Masked
 from regard.models.reader import Reader
@@ -56,9 +56,9 @@ def look(looked: Looked) -> dict[str, Any]:
             "attention": any(part.attends for part in trace.parts()),
             "rollout": any(part.attends and not part.cross for part in trace.parts()),
             "beams": hasattr(looked.task, "record_search"),
-            "force": subject.begun is not None,
-            "continue": subject.begun is not None and len(subject.stacks) == 1,
-            "write": writes(subject),
+            "force": subject.with_prefix is not None,
+            "continue": subject.with_prefix is not None and len(subject.stacks) == 1,
+            "write": generates_text(subject),
             "classes": hasattr(looked.task, "classes"),
         },
     }

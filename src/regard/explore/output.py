@@ -69,12 +69,12 @@ def _words(subject: Subject) -> list[str]:
 def continuation(looked: Looked, more: int = 24) -> dict[str, Any]:
     """What a language model would write after this text, each time the likeliest."""
     subject = looked.trace.subject
-    if subject.begun is None or subject.tokens is None or len(subject.stacks) > 1:
+    if subject.with_prefix is None or subject.tokens is None or len(subject.stacks) > 1:
         raise UsageError(
             "This run does not generate a continuation.", "It is not a language model.", "Choose another run."
         )
     [ids] = subject.tokens
-    other = subject.begun(ids[1:], max(1, min(more, 200)))
+    other = subject.with_prefix(ids[1:], max(1, min(more, 200)))
     assert other.tokens is not None
     written = other.tokens[0][len(ids) :]
     return {

@@ -232,7 +232,7 @@ def questions(looked: Looked) -> Iterator[Question]:
         yield "likeliest", {"answer": number}
     if hasattr(looked.task, "record_search"):
         yield "beams", {}
-    elif looked.trace.subject.begun is not None:
+    elif looked.trace.subject.with_prefix is not None:
         yield "continuation", {}
     for stack in looked.trace.stacks:
         for layer in range(len(stack.layers)):

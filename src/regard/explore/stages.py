@@ -24,7 +24,7 @@ from regard.errors import UsageError
 from regard.explore.session import Looked
 from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
-from regard.inside.subject import plainly
+from regard.inside.subject import unfused_eval
 
 
 def stack_of(looked: Looked, name: str) -> StackTrace:
@@ -101,7 +101,7 @@ def hidden(looked: Looked) -> list[Tensor]:
             "The answer is not a linear map of the last layer's output.",
             "Choose another step.",
         )
-    with plainly(looked.trace.subject.model):
+    with unfused_eval(looked.trace.subject.model):
         made = [readout.pooled(out(looked, looked.trace.last)[None])]
         for step in readout.steps:
             made.append(step(made[-1]))
@@ -116,7 +116,11 @@ def _of_embedding(looked: Looked, of: str, what: str) -> Tensor:
     made = stack.embedding
     if what == "embedded":
         return stack.layers[0].before_TD
-    return made.token_TD + made.place_TD if what == "summed" else {"token": made.token_TD, "place": made.place_TD}[what]
+    return (
+        made.raw_content_TD + made.raw_position_TD
+        if what == "summed"
+        else {"token": made.raw_content_TD, "place": made.raw_position_TD}[what]
+    )
 
 
 def _of_stream(looked: Looked, of: str, what: str) -> Tensor:

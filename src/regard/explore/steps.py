@@ -63,7 +63,7 @@ def likeliest(looked: Looked, answer: int, count: int = 10) -> dict[str, Any]:
         raise UsageError(f"There is no answer {answer + 1}.", f"There are {len(trace.logits_AW)}.", "Choose another.")
     logits_W = trace.logits_AW[answer]
     p_W = trace.subject.log_p(logits_W, answer).exp()
-    tokens = torch.topk(trace.subject.writable(logits_W, answer), min(count, len(p_W))).indices.tolist()
+    tokens = torch.topk(trace.subject.allowed_logits(logits_W, answer), min(count, len(p_W))).indices.tolist()
     output = trace.subject.answers[answer].token
     tokens = [*tokens, *([output] if output not in tokens else [])]
     tokens = [token for token in tokens if token not in trace.subject.never_of(answer)]
@@ -366,7 +366,7 @@ def _output(looked: Looked, traced: StackTrace) -> Iterator[Step]:
     about, formula = "Softmax turns all logits into probabilities.", "p_i = exp(z_i − max) / Σ_j exp(z_j − max)"
     if trace.subject.independent:
         about, formula = "Each class has a probability of its own; they need not sum to 1.", "p = 1 / (1 + exp(−z))"
-    elif not trace.subject.all_share and (trace.subject.never or trace.subject.never_at):
+    elif not trace.subject.softmax_over_all and (trace.subject.never or trace.subject.never_at):
         about = "Softmax turns the logits of all tokens that can be generated into probabilities."
     shows = [Show("probabilities", "bars", "probabilities of the likeliest")]
     yield Step("probabilities", "Output", "Probabilities", about, formula, shows)

@@ -25,7 +25,7 @@ def token_lines(looked: Looked, stack: StackTrace, row: int, column: int) -> Wri
     """A number of the vector that stands for a token or a patch."""
     embed, made = stack.stack.embed, stack.embedding
     if isinstance(embed, Embedding):
-        token = int(made.given[row])
+        token = int(made.input[row])
         entry = embed.table.weight[token, column]
         named = lambda _: f"row {token} of the matrix"  # noqa: E731
         if embed.scale == 1:
@@ -34,9 +34,9 @@ def token_lines(looked: Looked, stack: StackTrace, row: int, column: int) -> Wri
         return [line], ""
     if isinstance(embed, PatchEmbedding):
         if row < embed.before:
-            itself = summed("x", "a learned vector", made.token_TD[row, column][None], named=lambda _: "learned")
+            itself = summed("x", "a learned vector", made.raw_content_TD[row, column][None], named=lambda _: "learned")
             return [itself], "This position is not a patch."
-        return _patch(embed.project, made.given, row - embed.before, column)
+        return _patch(embed.project, made.input, row - embed.before, column)
     if isinstance(embed, PatchMerging):
         return _merged(looked, stack, embed, row, column)
     return _patch(looked.trace.subject.model.patches, _pixels(looked), row, column)
@@ -73,7 +73,7 @@ def _pixels(looked: Looked) -> Tensor:
 
 def _merged(looked: Looked, stack: StackTrace, merge: PatchMerging, row: int, column: int) -> Written:
     """2 × 2 neighbours of the stage before: side by side, normalised, and mapped to one vector."""
-    four_D = merge.gather(stack.embedding.given[None])[0, row]
+    four_D = merge.gather(stack.embedding.input[None])[0, row]
     normed_D = merge.norm(four_D)
     weight_D = merge.reduce.weight[column]
     largest = int((normed_D * weight_D).abs().argmax())
@@ -85,7 +85,7 @@ def _merged(looked: Looked, stack: StackTrace, merge: PatchMerging, row: int, co
 def place_lines(stack: StackTrace, row: int, column: int) -> Written:
     """A number of the vector that says where a token stands."""
     embed: Any = stack.stack.embed
-    code = float(stack.embedding.place_TD[row, column])
+    code = float(stack.embedding.raw_position_TD[row, column])
     if isinstance(embed, PatchEmbedding) and row < embed.before:
         return [Line("p", "0", code)], "This position is not a patch, so it has no positional encoding."
     positions = embed.positions if isinstance(embed, Embedding) else getattr(embed, "along", None)

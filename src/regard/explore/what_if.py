@@ -98,7 +98,7 @@ def rewrite(
     most: int = 64,
 ) -> dict[str, Any]:
     """What the model writes with these off, or about other tokens, each time the likeliest; beside its own."""
-    from regard.inside.rewriting import MOST, written
+    from regard.inside.regeneration import MOST, regenerate
 
     here = looked.trace.subject
     with fitting():
@@ -107,9 +107,9 @@ def rewrite(
     for stack, _ in off.positions:
         looked.trace[stack]  # or else it says which there are
     most, longest = max(1, min(most, MOST)), _longest(looked)
-    own = looked.once(f"written {most}", lambda: written(here, Off(), most=most, longest=longest))
+    own = looked.once(f"written {most}", lambda: regenerate(here, Off(), most=most, longest=longest))
     reference = [looked.trace] if tokens is None else [trace(there)]
-    other = written(there, off, by, reference, most, longest)
+    other = regenerate(there, off, by, reference, most, longest)
     said = {"before": own, "after": other}
     return {
         which: {"tokens": ids, "words": [here.name_of(token) for token in ids], "ended": len(ids) < most}
