@@ -79,7 +79,7 @@ MISTAKES = {
     "damaged config.toml": Mistake("translate {bad}/misconfigured", ("misconfigured/config.toml", "as TOML"), 2),
     # the other verbs
     "unknown split": Mistake("evaluate {run} --split nonsense", ("no split 'nonsense'", "--split test"), 2),
-    "picture of another kind": Mistake("explain {run} hello -o new.jpg", ("unknown ending", ".png"), 2),
+    "picture of another kind": Mistake("explain {run} hello -o new.jpg", ("unknown extension", ".png"), 2),
     "missing file to translate": Mistake("translate {run} no.txt", ("'no.txt' is missing",)),
     "invalid UTF-8 on standard input": Mistake(
         "translate {run} -o new.txt",

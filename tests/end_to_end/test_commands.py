@@ -274,7 +274,7 @@ def test_words_are_aligned_in_the_way_that_was_chosen_and_the_best_beam_is_the_t
 EXPLAIN_MISTAKES = {
     "": "A text is missing",
     "hello --what atention": "atention",
-    "hello -o new.jpg": "unknown ending",
+    "hello -o new.jpg": "unknown extension",
     "hello --what toeplitz": "no convolutions",
     "hello --what contributions --token xyzzy": "no token 'xyzzy'",
     "hello --context lines.txt": "A context has no effect",

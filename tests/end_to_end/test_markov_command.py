@@ -110,7 +110,7 @@ def test_masked_votes_are_shown_as_the_product_that_attention_is():
 def test_where_every_vote_is_crossed_out_the_latest_word_speaks():
     options = ["--example", "1", "--order", "skip", "--mask", "--rows", "0"]
     shown = regard("markov", *options, "--after", "show me my").stdout
-    assert shown.endswith("'my' speaks alone:\n\n  photos .5   files .3   directories .2\n")
+    assert shown.endswith("only 'my' counts:\n\n  photos .5   files .3   directories .2\n")
     assert regard("markov", *options, "--after", "please").stdout.endswith("\n  <end> 1\n")
 
 

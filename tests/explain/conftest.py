@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from regard.explain.shown import Shown
-from regard.explain.view import Choice, explained
+from regard.explain.explanation import Explanation
+from regard.explain.view import Choice, explain
 from regard.inside.subject import Subject
 from regard.inside.trace import Trace, trace
 from small_models import make_subject
@@ -49,8 +49,8 @@ class Run:
     def trace(self, text: str) -> Trace:
         return self.traced
 
-    def explain(self, what: str = "", **choice: Any) -> Shown:
-        return explained(self, ("given",), what, Choice(**choice))
+    def explain(self, what: str = "", **choice: Any) -> Explanation:
+        return explain(self, ("given",), what, Choice(**choice))
 
 
 @pytest.fixture(scope="session")

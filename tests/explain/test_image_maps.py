@@ -136,7 +136,7 @@ def test_wrapped_heads_stay_with_their_layer(drawn):
     "name", ["a $b_{c$ d.png", "$\\frac{1$.png", "line\nend.png", "\udcff.png", "many words " * 30]
 )
 def test_any_name_can_be_in_the_title_and_none_runs_out_of_the_picture(run, name):
-    shown = replace(run("vit").explain("attention"), given=name, said="3, 12.0%")
+    shown = replace(run("vit").explain("attention"), input_text=name, output_text="3, 12.0%")
     with Image.open(io.BytesIO(shown.rendered(".png"))) as picture:
         edges = np.array(picture.convert("L"))
     assert (edges[:, :8] == 255).all() and (edges[:, -8:] == 255).all() and "12.0%" in shown.about[0]

@@ -20,10 +20,10 @@ from regard.errors import UsageError
 from regard.explain import page
 from regard.explain.attention import attention
 from regard.explain.candidates import percent
-from regard.explain.kinds import ENDINGS, KINDS, find, input_of
+from regard.explain.kinds import EXTENSIONS, KINDS, find, input_of
 from regard.explain.pieces import tokens
 from regard.explain.sheet import label
-from regard.explain.view import Choice, View, fitting
+from regard.explain.view import Choice, View, default_kind
 from regard.explain.writing import content
 from regard.inside.faithfulness import faithfulness
 from regard.inside.trace import Trace
@@ -158,12 +158,12 @@ def test_a_page_with_too_many_numbers_says_where_they_are(run, monkeypatch):
 
 def test_a_file_is_what_its_ending_says_and_nothing_else_is_written(run, tmp_path):
     shown = run("language").explain("rollout")
-    for ending in ENDINGS:
+    for ending in EXTENSIONS:
         shown.save(tmp_path / f"new/rollout{ending.upper()}")
-    assert len(list((tmp_path / "new").iterdir())) == len(ENDINGS)
+    assert len(list((tmp_path / "new").iterdir())) == len(EXTENSIONS)
     with Image.open(tmp_path / "new/rollout.PNG") as picture:
         assert picture.format == "PNG" and min(picture.size) > 300
-    with pytest.raises(UsageError, match=r"(?s)unknown ending.*\.png, \.svg, \.html, \.json or \.csv"):
+    with pytest.raises(UsageError, match=r"(?s)unknown extension.*\.png, \.svg, \.html, \.json or \.csv"):
         shown.save(tmp_path / "rollout.jpg")
     assert content(shown, ".svg") == content(shown, ".svg")  # the same picture is the same file
 
@@ -179,7 +179,7 @@ def test_any_token_can_be_drawn(run, make, start):
     odd = replace(small.looked_at, stacks=[stack], name_of=STRANGE.__getitem__)
     view = View(small, ("given",))
     view.trace = Trace(odd, [replace(small.traced.stacks[0], stack=stack)], small.traced.logits_AW)
-    shown = replace(make(view), given="".join(STRANGE), said="".join(STRANGE))
+    shown = replace(make(view), input_text="".join(STRANGE), output_text="".join(STRANGE))
     ElementTree.fromstring(content(shown, ".svg"))
     assert not Page(content(shown, ".html").decode()).open
     assert content(shown, ".png").startswith(b"\x89PNG")
@@ -190,7 +190,7 @@ def test_any_token_can_be_drawn(run, make, start):
 
 
 def test_without_a_kind_the_one_that_fits_is_shown(run):
-    assert fitting(View(run("translator"), ("given",))) == "attention"
+    assert default_kind(View(run("translator"), ("given",))) == "attention"
     assert run("language-gru").explain().what == "influence"
 
 
@@ -252,7 +252,7 @@ def test_attributions_are_those_of_the_method_and_are_shown_with_how_faithful_th
         pair.traced, {"encoder": pair.traced.rollout("encoder").values.mean(0)}, pair.traced.first_answer
     )
     assert shown.facts["faithfulness"]["deletion"] == pytest.approx(found.deletion)
-    with pytest.raises(UsageError, match=r"(?s)no attribution 'oclusion'.*'occlusion'"):
+    with pytest.raises(UsageError, match=r"(?s)attribution method 'oclusion'.*'occlusion'"):
         small.explain("attribution", method="oclusion")
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from regard.errors import RegardError
 from regard.explain.convolutions import convolutions
 from regard.explain.costs import draw_costs
+from regard.explain.explanation import Explanation
 from regard.explain.positions import positions
 from regard.explain.probe import draw_probe
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.models.captioner import Captioner
 from regard.models.causal import Causal
@@ -20,7 +20,7 @@ from regard.models.swin import Swin
 from regard.settings import CaptionModel, CausalModel, ImageModel
 
 
-def told_apart(name: str, longest: int = 1000) -> Shown:
+def told_apart(name: str, longest: int = 1000) -> Explanation:
     """How a small language model is told where tokens stand."""
     settings = CausalModel(layers=1, width=8, heads=2, feedforward=8, max_positions=longest, positions=name)
     task = SimpleNamespace(model=Causal(settings, 20), settings=SimpleNamespace(model=settings))

@@ -172,7 +172,7 @@ def test_a_letter_whose_small_form_has_other_bytes_keeps_its_neighbours_in_place
 def test_text_that_is_not_unicode_is_refused(show):
     with pytest.raises(UsageError) as caught:
         show("ab\udcff")
-    assert "character 3" in caught.value.why
+    assert "Character 3" in caught.value.why
 
 
 # --- Merges of a text ------------------------------------------------------------------------------------

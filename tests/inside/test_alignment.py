@@ -98,7 +98,7 @@ def test_a_translator_word_for_word_aligns_with_what_it_translates(word_for_word
     table = result.notes[1].splitlines()
     assert [line.split()[:2] for line in table] == [["layer", "step"], ["1", "writes"], ["1", "reads"]]
     assert [line.endswith("chosen") for line in table] == [False, True, False]
-    assert f"scored             {way_of(result)} (most like" in "\n".join(result.notes)
+    assert f"scored             {way_of(result)} (closest to" in "\n".join(result.notes)
 
 
 def way_of(result) -> Way:
@@ -153,7 +153,7 @@ def test_an_alignment_names_layer_and_reading_and_how_they_were_chosen(word_for_
 
 
 def test_without_training_data_it_is_chosen_by_entropy(word_for_word, monkeypatch):
-    monkeypatch.setattr(alignment_choice, "count_words", lambda task: None)
+    monkeypatch.setattr(alignment_choice, "train_ibm2", lambda task: None)
     monkeypatch.setattr(word_for_word, "alignment_choice", None)
     pairs = pairs_of(word_for_word)[:6]
     choice = choose(word_for_word, pairs)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.inside.faithfulness import seen_by
+from regard.inside.faithfulness import visible_units
 from regard.inside.rollout import rollout_of_answer
 from regard.inside.sites import watching
 from regard.inside.trace import input_stacks, trace
@@ -51,13 +51,13 @@ def test_integrated_gradients_sum_to_the_difference_from_an_empty_input(traced):
 def test_marks_masks_and_class_tokens_hold_no_input(make, kind, fixed):
     traced = trace(make(kind))
     assert [(stack.name, t) for stack in traced.stacks for t in sorted(stack.stack.fixed)] == fixed
-    assert not set(fixed) & set(seen_by(traced, traced.first_answer))
+    assert not set(fixed) & set(visible_units(traced, traced.first_answer))
 
 
 def test_what_only_a_mark_can_speak_for_is_still_measured(make):
     """The first answer of a language model that begins with <start>."""
     subject = make("language").with_tokens([[1, 9, 30]])
-    assert seen_by(trace(subject), 0) == [("layers", 0)]
+    assert visible_units(trace(subject), 0) == [("layers", 0)]
     assert trace(subject).attribute("occlusion", answer=0).faithful(orders=1).deletion_curve.values.shape == (2, 2)
 
 
@@ -127,5 +127,5 @@ def test_the_number_of_nodes_can_be_set_and_the_error_is_told(make):
 
 
 def test_what_is_no_method_is_refused_in_words(make):
-    with pytest.raises(UsageError, match="no attribution 'gradients'"):
+    with pytest.raises(UsageError, match="attribution method 'gradients'"):
         trace(make("language")).attribute("gradients")

@@ -109,7 +109,7 @@ def test_the_tree_as_json(trained, sentences):
 
 
 def test_what_has_no_beams_is_told(trained, language):
-    with pytest.raises(UsageError, match="no beams"):
+    with pytest.raises(UsageError, match="no beam search"):
         beam_tree(language, "A text")
     with pytest.raises(UsageError, match="keeps no beams"):
         beam_tree(trained, "A text", temperature=0.5)

@@ -34,7 +34,7 @@ def test_candidates_are_those_of_the_logits(subject):
         assert tokens == sorted(range(len(logits)), key=lambda word: -logits[word])[:4]
         assert found.probabilities.values[number] == pytest.approx([left.get(token, 0.0) for token in tokens], abs=1e-5)
         assert found.logits.values[number] == pytest.approx(logits[tokens], abs=1e-5)
-        assert found.said.values[number] == pytest.approx(left.get(answer.token, 0.0), abs=1e-5)
+        assert found.answer.values[number] == pytest.approx(left.get(answer.token, 0.0), abs=1e-5)
         own = float(traced.logits_AW[number, answer.token])
         assert found.rank.values[number] == 1 + (logits > own).sum()
         assert found.logits.notes["words"][number] == [subject.name_of(token) for token in tokens]

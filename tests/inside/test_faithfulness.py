@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from regard.errors import UsageError
-from regard.explain.attribution import in_words
-from regard.inside.faithfulness import MOST_GROUPS, areas, faithfulness, seen_by
+from regard.explain.attribution import in_one_line
+from regard.inside.faithfulness import MOST_GROUPS, areas, faithfulness, visible_units
 from regard.inside.trace import trace
 from small_models import log_p
 
@@ -22,7 +22,7 @@ def test_it_is_what_emptying_one_set_at_a_time_gives(make, kind):
     answer, token = (1, 3) if len(traced.subject.answers) > 1 else (0, 3)
     attribution = traced.attribute("gradient-input", answer, token)
     found = attribution.faithful(orders=2, seed=4)
-    units = seen_by(traced, answer)
+    units = visible_units(traced, answer)
     scores = np.array([attribution[stack].values[position] for stack, position in units])
     generator = np.random.default_rng(4)
     orders = [np.argsort(-scores), generator.permutation(len(units)), generator.permutation(len(units))]
@@ -101,10 +101,10 @@ def test_long_inputs_are_emptied_in_groups(make):
 
 def test_positions_that_the_answer_cannot_see_are_left_out(make):
     language, masked, pair = (trace(make(kind)) for kind in ("language-gru", "masked", "translator"))
-    assert seen_by(language, 1) == [("layers", 0), ("layers", 1)]
-    assert seen_by(masked, 0) == [("layers", 1), ("layers", 3)], "neither marks nor what is masked"
-    assert seen_by(pair, 1) == [*(("encoder", t) for t in range(4)), ("decoder", 1)], "without <end> and <start>"
-    assert seen_by(pair, 1, {"decoder": None}) == [("decoder", 1)]
+    assert visible_units(language, 1) == [("layers", 0), ("layers", 1)]
+    assert visible_units(masked, 0) == [("layers", 1), ("layers", 3)], "neither marks nor what is masked"
+    assert visible_units(pair, 1) == [*(("encoder", t) for t in range(4)), ("decoder", 1)], "without <end> and <start>"
+    assert visible_units(pair, 1, {"decoder": None}) == [("decoder", 1)]
 
 
 def test_there_is_always_something_to_compare_with(make):
@@ -117,5 +117,5 @@ def test_of_one_position_nothing_is_measured_and_that_is_told(make):
     traced = trace(make("language").with_tokens([[1, 9, 30]]))
     found = faithfulness(traced, {"layers": np.arange(3.0)}, answer=1)
     assert found.positions == 1 and found.deletion == found.deletion_random
-    assert "not measured: only one position" in in_words(found)
-    assert "better than" in in_words(faithfulness(traced, {"layers": np.arange(3.0)}, answer=2))
+    assert "not measured: only one position" in in_one_line(found)
+    assert "better than" in in_one_line(faithfulness(traced, {"layers": np.arange(3.0)}, answer=2))

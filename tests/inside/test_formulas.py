@@ -33,7 +33,7 @@ def test_every_part_written_out_gives_what_the_part_gave(traced):
     for part in parts:
         assert formulas.has_formula(part.module)
         with torch.no_grad():
-            written_1TD = formulas.written_out(part.module.eval(), part.read_TD[None], part.context)
+            written_1TD = formulas.formula_output(part.module.eval(), part.read_TD[None], part.context)
         assert part.scale_D is None
         torch.testing.assert_close(written_1TD[0], part.wrote_TD, atol=1e-5, rtol=1e-5)
 
@@ -41,12 +41,12 @@ def test_every_part_written_out_gives_what_the_part_gave(traced):
 def test_the_difference_is_measured(traced, monkeypatch):
     """It is not zero where a formula is wrong by a little."""
     assert 0 <= traced.difference < 1e-5
-    original = formulas.written_out
+    original = formulas.formula_output
 
     def off(*given):
         return original(*given) * 1.001
 
-    monkeypatch.setattr("regard.inside.trace.written_out", off)
+    monkeypatch.setattr("regard.inside.trace.formula_output", off)
     del traced.difference
     assert traced.difference > 1e-5
 
@@ -57,7 +57,7 @@ def test_cells_go_gate_by_gate_as_torch_does(kind, one):
     cell, alone, x_TD = kind(4, 4, batch_first=True), one(4, 4), torch.randn(5, 4)
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         getattr(alone, name).data = getattr(cell, f"{name}_l0").data
-    made = formulas._one_by_one(cell, x_TD, None)
+    made = formulas._unrolled(cell, x_TD, None)
     state = None
     for t, x_D in enumerate(x_TD):
         state = alone(x_D[None], state)

@@ -108,7 +108,7 @@ def test_names_that_are_none_are_refused_in_words(make):
     for options, words in [
         ({"stack": "encoder"}, "not a stack"),
         ({"probes": 0}, "0 probes are not enough"),
-        ({"probes": 1.5}, "1.5 is no number of probes"),
+        ({"probes": 1.5}, "number of probes is 1.5"),
         ({"part": "layers.0.feedforward"}, "Influence is not defined for"),
         ({"stack": "layers", "part": "layers.0.mixer"}, "Both a part and a stack"),
     ]:

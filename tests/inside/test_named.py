@@ -63,7 +63,7 @@ def test_it_is_told_in_a_line(measured):
     line = repr(measured)
     assert line.startswith(f"{type(measured).__name__}(") and len(line) < 700
     assert "\n" not in line and "array(" not in line and "tensor(" not in line and "Named(" not in line
-    for name, array in measured._each():
+    for name, array in measured._flat_arrays():
         assert f"{name}: {array.size}" in line
 
 
@@ -80,7 +80,7 @@ def test_json_has_every_number(measured):
 def test_a_notebook_shows_a_table_of_every_array(measured):
     facts, *tables = Tables(measured._repr_html_()).tables
     assert [row[0] for row in facts] == list(measured.facts)
-    arrays = list(measured._each())
+    arrays = list(measured._flat_arrays())
     assert len(tables) == len(arrays)
     for (_, array), (head, *rows) in zip(arrays, tables, strict=True):
         if array.values.ndim == 2:

@@ -161,7 +161,7 @@ def test_inputs_that_cannot_be_compared_are_refused(make, ids, words):
 
 def test_two_models_are_refused_and_so_is_what_is_no_activation(make):
     one, other = trace(make("language")), trace(make("language"))
-    with pytest.raises(UsageError, match="two models"):
+    with pytest.raises(UsageError, match="different models"):
         one.patch(other)
     again = trace(one.subject.with_tokens([[5, 9, 31, 9, 12, 8]]))
     with pytest.raises(UsageError, match="cannot be patched"):

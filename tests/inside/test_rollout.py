@@ -53,7 +53,7 @@ def test_of_an_answer_it_is_seen_from_where_that_is_read(subject):
     expected, words = {
         "mean": (mean, "the mean of all"),
         "first": (rolled[0], "the class token"),
-        "both": ((rolled[0] + mean) / 2, "the class token and the mean of all patches, by halves"),
+        "both": ((rolled[0] + mean) / 2, "the class token and the mean of all patches, half each"),
         "position": (rolled[-1], "position"),
     }[subject.readout.pool]
     found = rollout_of_answer(traced)

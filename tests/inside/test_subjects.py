@@ -6,7 +6,7 @@ import torch
 from regard.errors import UsageError
 from regard.inside import subjects
 from regard.inside.ablation import Off
-from regard.inside.rewriting import written
+from regard.inside.regeneration import regenerate
 from regard.inside.trace import trace
 from regard.models.causal import Causal
 from regard.settings import CausalModel
@@ -52,7 +52,7 @@ def test_words_that_cannot_be_written_are_nowhere(barred):
                 barred.token(token, answer)
     counts = VOCABULARY - len(subject.never)
     assert barred.candidates().probabilities.notes["over"].startswith(f"the {counts - 1} to {counts} tokens")
-    assert not set(subject.never) & set(written(subject, Off(heads=("layers.0.mixer.1",)), most=4))
+    assert not set(subject.never) & set(regenerate(subject, Off(heads=("layers.0.mixer.1",)), most=4))
 
 
 def test_what_was_given_has_a_probability_even_if_it_could_not_be_written(model):

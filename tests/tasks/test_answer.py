@@ -150,7 +150,7 @@ def test_the_picture_shows_that_the_person_matters(answering, tmp_path):
     assert effects.labels[0] == ["Where", "is", "Felix?", "Felix", "went", "to", "the", "cellar."]
     assert effects.notes["part"] == ["question"] * 3 + ["context"] * 5
     assert np.isnan(effects.values[-1])  # the answer itself is not taken away
-    assert "random order" in shown.faithful
+    assert "random order" in shown.faithfulness
     assert np.asarray(Image.open(tmp_path / "words.png").convert("L")).std() > 5
     # The same by hand: the context with a word less.
     ids = {name: answering.tokenizer.encode([text])[0] for name, text in (("q", "Where is Felix?"), ("c", context))}

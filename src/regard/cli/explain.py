@@ -9,7 +9,7 @@ import typer
 
 from regard.cli.app import DeviceOption, JsonOption, RunArgument, app, number_option, show
 from regard.cli.lines import must_not_replace, read_text
-from regard.explain.kinds import KINDS, find, input_of, must_be_known
+from regard.explain.kinds import KINDS, check_extension, find, input_of
 from regard.files import writing
 
 HELP = "Show what is inside a model, and what it computed for one input.\n\n\b\nKinds:\n" + "\n".join(
@@ -17,8 +17,8 @@ HELP = "Show what is inside a model, and what it computed for one input.\n\n\b\n
 )
 
 
-def _known(path: Path) -> Path:
-    must_be_known(path)
+def _checked(path: Path) -> Path:
+    check_extension(path)
     return path
 
 
@@ -27,7 +27,7 @@ def explain(
     run: RunArgument,
     text: Annotated[str, typer.Argument(metavar="INPUT", help="The text, or the image file.")] = "",
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="FILE.png, .svg, .html, .json or .csv.", callback=_known)
+        Path, typer.Option("--output", "-o", help="FILE.png, .svg, .html, .json or .csv.", callback=_checked)
     ] = Path("explain.png"),
     what: Annotated[str, typer.Option(help="What to show; see Kinds.", show_default="the kind that fits the run")] = "",
     target: Annotated[str, typer.Option(help="Explain this output instead of the model's own.")] = "",

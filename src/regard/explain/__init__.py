@@ -1,1 +1,1 @@
-"""Looking inside: what a model computed, recomputed from its formulas and drawn."""
+"""Pictures, pages and tables of what a model computed."""

@@ -5,33 +5,33 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from regard.explain.explanation import Explanation
 from regard.explain.heat_maps import Map, draw_maps, reduced
 from regard.explain.sheet import label
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.named import Named
 
 
-def alignment(view: View) -> Shown:
+def alignment(view: View) -> Explanation:
     choice = view.choice
     layer, head = (None if number is None else number - 1 for number in (choice.layer, choice.head))
     reading = choice.reading or None
     aligned = view.trace.alignment(layer, reading, head)  # type: ignore[arg-type]
     source, target = aligned.labels[1], aligned.labels[0]
     links = [(source[i], target[j]) for i, j in aligned.notes["links"]]
-    return Shown(
+    return Explanation(
         "Alignment: which source word each output word comes from",
         [aligned],
         lambda: _draw(aligned),
         [
-            f"cross-attention of {aligned.notes['way']}; {_chosen(aligned)}",
+            f"cross-attention of {aligned.notes['way']}; {_criterion(aligned)}",
             "framed: the highest weight of each output word",
         ],
         {"links": links},
     )
 
 
-def _chosen(aligned: Named) -> str:
+def _criterion(aligned: Named) -> str:
     criterion = aligned.notes["criterion"]
     return criterion if criterion == "asked for" else f"chosen: {criterion}"
 

@@ -1,4 +1,4 @@
-"""Bars to both sides of zero, a name before each, in the order given."""
+"""Horizontal bars on both sides of zero, with their names, in the given order."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from matplotlib.figure import Figure
 from regard.explain.figures import NEGATIVE, POSITIVE
 from regard.explain.sheet import Sheet, text_width
 
-STEP, WIDE = 0.19, 4.2  # inches: of a bar, and of the longest on one side or on both
+STEP, WIDE = 0.19, 4.2  # inches: height of a bar, and width from the lowest to the highest value
 
 
 def draw_bars(names: Sequence[str], values: Sequence[float], unit: str) -> Figure:
-    """Positive ones blue, to the right; negative ones orange."""
+    """Positive values are blue, to the right; negative ones orange, to the left."""
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
     left = text_width(names, 7.5) + 0.1
-    numbers = 0.55  # room for a number on either side
+    numbers = 0.55  # space for a number on either side
     zero = left + numbers * (low < 0) + WIDE * -low / span
     sheet = Sheet()
     for row, (name, value) in enumerate(zip(names, values, strict=True)):

@@ -1,10 +1,10 @@
-"""Colours of classes: the same in all pictures, and those of classes beside each other far apart."""
+"""Colours of classes: the same in all pictures, and far apart for consecutive classes."""
 
 from __future__ import annotations
 
 import colorsys
 
-GOLDEN = 0.618034  # of the circle of colours, from one class to the next
+GOLDEN = 0.618034  # step in hue from one class to the next
 
 Colour = tuple[int, int, int]
 

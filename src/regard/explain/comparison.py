@@ -15,7 +15,7 @@ from regard.explain.figures import save
 
 
 def draw_comparison(variants: Sequence[TrainedVariant], metric: str, path: Path) -> None:
-    """Curves of the mean over seeds, with a band from the least to the most; final values with 95 % intervals."""
+    """Mean curves over seeds, with a band from minimum to maximum; final values with 95 % intervals."""
     measured = [variant for variant in variants if variant.values(metric)]
     if not measured:
         return
@@ -44,7 +44,7 @@ def draw_comparison(variants: Sequence[TrainedVariant], metric: str, path: Path)
 
 
 def _curve(variant: TrainedVariant, key: str) -> tuple[list[int], list[float], list[list[float]]]:
-    """The steps of the validations, the mean seconds at each, and the values of all seeds there."""
+    """The steps of the validations, and at each the mean seconds and the values of all seeds."""
     by_step: dict[int, list[dict[str, Any]]] = {}
     for outcome in variant.outcomes:
         for record in outcome.validations:
@@ -57,7 +57,7 @@ def _curve(variant: TrainedVariant, key: str) -> tuple[list[int], list[float], l
 
 
 def _draw_final(axis: Axes, variants: Sequence[TrainedVariant], metric: str) -> None:
-    """Each variant's mean with its interval, and the single seeds as small dots; the best on top."""
+    """The mean of each variant with its interval, and its seeds as small dots; the best on top."""
     for number, variant in enumerate(variants):
         values, y, color = variant.values(metric), len(variants) - 1 - number, f"C{number % 10}"
         axis.errorbar(

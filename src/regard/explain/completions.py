@@ -1,4 +1,4 @@
-"""Completed images side by side: each as given, what was kept of it, and every completion.
+"""Completed images side by side: the original, the part that was given to the model, and every completion.
 
 Shapes: N images · S completions · H × W pixels · C channels
 """
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from regard.explain.image_grid import save_grid
 
-GREY = 128  # what the model had to fill in
+GREY = 128  # of the pixels to be completed
 
 
 def save_completions(
     given_NHWC: Sequence[NDArray[np.uint8]], completed_NSHWC: NDArray[np.uint8], kept_rows: int, path: Path
 ) -> None:
-    """Write a PNG with a group for each image, of which the first rows were kept."""
+    """Write a PNG with a group for each image, of which the model was given the first rows."""
     kept_N1HWC = np.full_like(completed_NSHWC[:, :1], GREY)
     kept_N1HWC[:, :, :kept_rows] = completed_NSHWC[:, :1, :kept_rows]  # with the colours of the palette
     groups = np.concatenate([np.stack(given_NHWC)[:, None], kept_N1HWC, completed_NSHWC], axis=1)

@@ -1,4 +1,4 @@
-"""The confusion matrix as a figure: which class is taken for which."""
+"""The confusion matrix as a figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from regard.explain.figures import save, shortened
 
-MOST_WITH_NUMBERS = 20  # classes; with more, the numbers in the cells could not be read
+MOST_WITH_NUMBERS = 20  # classes; with more, numbers in the cells would be illegible
 LONGEST_LABEL = 32  # characters drawn
 
 
@@ -31,7 +31,7 @@ def draw_confusion(counts: ArrayLike, labels: Sequence[str], path: Path) -> None
     axis.set_yticks(range(len(names)), names, fontsize=size)
     axis.set_xlabel("predicted")
     axis.set_ylabel("true")
-    axis.set_title(f"{np.trace(cells):,} of {cells.sum():,} right", fontsize=10)
+    axis.set_title(f"{np.trace(cells):,} of {cells.sum():,} correct", fontsize=10)
     if with_numbers:
         for row, column in np.ndindex(cells.shape):
             if cells[row, column]:

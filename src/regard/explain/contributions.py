@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from regard.explain.bars import draw_bars
+from regard.explain.explanation import Explanation
 from regard.explain.names import part_name
 from regard.explain.sheet import label
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.named import Named
 
 MOST_BARS = 40
-COPIED = 1e-3  # a larger difference is more than rounding
+ROUNDING = 1e-3  # a larger difference of logits comes from copying
 
 
-def contributions(view: View) -> Shown:
+def contributions(view: View) -> Explanation:
     answer = view.answer()
     parts = view.trace.contributions(answer, view.token(answer))
     token, logit = label(parts.notes["token"]), parts.notes["logit"]
@@ -26,10 +26,10 @@ def contributions(view: View) -> Shown:
     remarks = [
         f"'{token}'{several}: logit {logit:.3f}, probability {p:.1%}; the parts sum to the logit within {within}"
     ]
-    if abs(parts.notes["final_logit"] - logit) > COPIED:
+    if abs(parts.notes["final_logit"] - logit) > ROUNDING:
         final = parts.notes["final_logit"]
-        remarks.append(f"this is the logit of the head; with copies of the source it is {final:.3f}")
-    return Shown(
+        remarks.append(f"this is the logit of the head; with words copied from the source it is {final:.3f}")
+    return Explanation(
         f"Direct logit attribution: what each part added to the logit of '{token}'",
         [parts],
         lambda: draw_bars(names, values, "added to the logit"),
@@ -38,12 +38,12 @@ def contributions(view: View) -> Shown:
 
 
 def largest(parts: Named, names: list[str]) -> tuple[list[str], list[float], list[str]]:
-    """In the order of the model; of many, the largest, and the others together."""
+    """Names and values in the order of the model; of many, the largest ones and the sum of the others."""
     values = parts.values.tolist()
     if len(names) <= MOST_BARS:
         return names, values, []
-    kept = sorted(np.argsort(-np.abs(parts.values))[: MOST_BARS - 1].tolist())
-    others = sum(values) - sum(values[number] for number in kept)
-    count = len(names) - len(kept)
-    remark = f"drawn: the {len(kept)} largest of {len(names)}, and the sum of the others"
-    return [*(names[n] for n in kept), f"{count} others"], [*(values[n] for n in kept), others], [remark]
+    drawn = sorted(np.argsort(-np.abs(parts.values))[: MOST_BARS - 1].tolist())
+    others = sum(values) - sum(values[n] for n in drawn)
+    remark = f"drawn: the {len(drawn)} largest of {len(names)}, and the sum of the others"
+    bars = [*(names[n] for n in drawn), f"{len(names) - len(drawn)} others"]
+    return bars, [*(values[n] for n in drawn), others], [remark]

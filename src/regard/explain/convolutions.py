@@ -1,4 +1,4 @@
-"""Convolutions as the matrices that they are: what each position takes from each other one.
+"""Convolutions as matrices: row t is what position t takes from every position.
 
 Shapes: L layers · C channels · T positions
 """
@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from regard.errors import UsageError
+from regard.explain.explanation import Explanation
 from regard.explain.heat_maps import reduced
 from regard.explain.names import part_name
 from regard.explain.sheet import Sheet, label, text_width
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.named import Named, named
 from regard.inside.operator import mean_operator
@@ -35,36 +35,38 @@ NONE = (
 )
 
 
-def convolutions(view: View) -> Shown:
+def convolutions(view: View) -> Explanation:
     if view.given:
         return operators(view)
     matrices = toeplitz(view.task.model, view.task.settings.width)
     title = "The first convolution of each layer as a Toeplitz matrix; rows: output positions, columns: input positions"
     remark = "each matrix on its own colour scale"
-    return Shown(title, [matrices], lambda: _draw(matrices), [remark])
+    return Explanation(title, [matrices], lambda: _draw(matrices), [remark])
 
 
-def operators(view: View) -> Shown:
-    """Of one input: all that a Hyena does with it as a matrix, since its gates depend on the input."""
+def operators(view: View) -> Explanation:
+    """For one input, each Hyena layer as a single matrix; it includes the gates, which depend on the input."""
     parts = [part for part in view.trace.parts() if isinstance(part.module, Hyena)]
     if not parts:
         raise UsageError(*NONE)
     pieces = {stack.name: stack.pieces for stack in view.subject.stacks}
-    found = [mean_operator(part, pieces[part.name.partition(".")[0]]) for part in parts]
     arrays = [
-        replace(each, name=f"operator, {part_name(view.trace, part.name)}")
-        for each, part in zip(found, parts, strict=True)
+        replace(
+            mean_operator(part, pieces[part.name.partition(".")[0]]),
+            name=f"operator, {part_name(view.trace, part.name)}",
+        )
+        for part in parts
     ]
-    worst = max(each.notes["difference"] for each in found)
+    worst = max(array.notes["difference"] for array in arrays)
     title = "Hyena as a matrix: mean |operator| over channels; rows: output positions, columns: input positions"
     remark = f"applied to v, the matrices differ from the layers' own outputs by at most {worst:.1e}"
-    scales = "each matrix on its own colour scale, which stands below it"
-    return Shown(title, arrays, lambda: _draw_operators(arrays), [remark, scales])
+    scales = "each matrix on its own colour scale, shown below it"
+    return Explanation(title, arrays, lambda: _draw_operators(arrays), [remark, scales])
 
 
 def _draw_operators(arrays: Sequence[Named]) -> Figure:
-    """One below the other; those of a stack have the same positions."""
-    groups = [list(group) for _, group in itertools.groupby(arrays, key=lambda each: each.labels)]
+    """A row of matrices for each stack, whose layers have the same positions."""
+    groups = [list(group) for _, group in itertools.groupby(arrays, key=lambda array: array.labels)]
     sheet, top, widest = Sheet(), 0.0, 0.0
     for group in groups:
         names = [label(piece) for piece in group[0].labels[0]]
@@ -90,17 +92,17 @@ def toeplitz(model: nn.Module, width: int) -> Named:
     if not mixers:
         raise UsageError(*NONE)
     mixers = dict(list(mixers.items())[:LAYERS])
-    # From the channel that forgets most slowly to the one that forgets fastest.
+    # From the channel with the slowest decay to the one with the fastest.
     channels = sorted({round(n * (width - 1) / (CHANNELS - 1)) for n in range(CHANNELS)})
     matrices = [[mixer.toeplitz(POSITIONS, channel).float().cpu() for channel in channels] for mixer in mixers.values()]
-    places = [str(place + 1) for place in range(POSITIONS)]
+    positions = [str(position + 1) for position in range(POSITIONS)]
     axes = [
         ("layer", [_layer_name(name) for name in mixers]),
         ("channel", [str(channel + 1) for channel in channels]),
-        ("position", places),
-        ("from", places),
+        ("position", positions),
+        ("from", positions),
     ]
-    return named("toeplitz", np.stack([np.stack([each.numpy() for each in row]) for row in matrices]), axes)
+    return named("toeplitz", torch.stack([torch.stack(row) for row in matrices]), axes)
 
 
 def _draw(matrices: Named) -> Figure:

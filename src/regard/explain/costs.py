@@ -1,4 +1,4 @@
-"""What mixers cost against the length: time, memory, decoding; straight lines are powers of it."""
+"""Time, memory and decoding cost of mixers over the sequence length, on logarithmic axes: powers are straight lines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Curves = Mapping[str, Sequence[tuple[int, float]]]  # by name: lengths and costs
 
 
 def draw_costs(panels: Mapping[str, Curves], powers: Mapping[str, Mapping[str, str]], path: Path, title: str) -> None:
-    """A panel for each title that has curves, both axes logarithmic; the powers, where known, are in the legend."""
-    # A logarithmic axis has no place for nothing: a cost too small to be seen is left out.
-    seen = {title: {name: _positive(points) for name, points in curves.items()} for title, curves in panels.items()}
-    panels = {title: curves for title, curves in seen.items() if any(curves.values())}
+    """A panel for each title that has curves, both axes logarithmic; the legend has the powers where known."""
+    # A logarithmic axis has no zero: costs too small to measure are omitted.
+    positive = {title: {name: _positive(points) for name, points in curves.items()} for title, curves in panels.items()}
+    panels = {title: curves for title, curves in positive.items() if any(curves.values())}
     if not panels:
         return
     styles = _styles(dict.fromkeys(name for curves in panels.values() for name in curves))
@@ -38,7 +38,7 @@ def _positive(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 def _styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A mixer has one colour in all panels; other ways to decode it, "mixer-way", are broken lines of that colour."""
+    """One colour per mixer in all panels; its other decoding methods, "mixer-method", are dashed in the same colour."""
     styles: dict[str, dict[str, Any]] = {}
     ways: dict[str, list[str]] = {}
     for name in names:
@@ -64,7 +64,7 @@ def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping
     axis.xaxis.set_major_locator(FixedLocator(marks))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda length, _: f"{length:,.0f}"))
-    # Ones, and twos and fives where there is room, in plain figures.
+    # Ticks at 1, and at 2 and 5 where there is room, as plain numbers.
     least, most = axis.get_ylim()
     within = (1.0, 2.0, 5.0) if most / least < 1000 else (1.0,)
     axis.yaxis.set_major_locator(LogLocator(subs=within))
@@ -73,6 +73,6 @@ def _draw(axis: Axes, curves: Curves, powers: Mapping[str, str], styles: Mapping
     axis.tick_params(axis="x", rotation=45)
     axis.set_xlabel("length T")
     axis.grid(alpha=0.3)
-    # Both are given: by itself, a legend leaves out names that begin with _.
+    # Explicit, since a legend ignores labels that start with _.
     handles, labels = list(lines.values()), list(lines)
     axis.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=9)

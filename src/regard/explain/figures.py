@@ -1,7 +1,7 @@
 """Figures as PNG and SVG.
 
-Figures are made as `matplotlib.figure.Figure`, not with pyplot: no display is looked for, and none stays open. In an
-SVG text stays text, which can be searched, and which a browser draws with any font that it has.
+Figures are `matplotlib.figure.Figure`, not pyplot: no display is needed, and none stays open. Text in an SVG stays
+text: it can be searched, and the browser chooses a font that has its characters.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from matplotlib.figure import Figure
 from regard.files import write_atomically
 
 DOTS_PER_INCH = 150
-WEIGHTS = "cividis"  # from 0 up; made for colour-blind people
-# From orange, below 0, to blue, as on the page of `regard explore`; told apart by colour-blind people.
+WEIGHTS = "cividis"  # from 0 up; designed for colour blindness
+# From orange, below 0, to blue, as on the page of `regard explore`; distinguishable with colour blindness.
 SIGNED = "orange-blue"
 STOPS = ["#7f3b08", "#b35806", "#e08214", "#fdb863", "#f7f7f7", "#92c5de", "#4393c3", "#2166ac", "#053061"]
 matplotlib.colormaps.register(LinearSegmentedColormap.from_list(SIGNED, STOPS), force=True)
 POSITIVE, NEGATIVE = "#2166ac", "#b35806"  # of bars
-# After DejaVu, which has no East Asian scripts: what of these is installed.
+# After DejaVu, which has no East Asian scripts: those of these that are installed.
 FALLBACK = ("Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Devanagari", "Unifont")
-# No dates and no addresses: the same picture is the same file, and names nothing outside it.
+# No dates and no URLs: the same picture is the same file.
 NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Inside, text is what it is, with dollar signs that are not mathematics, and in all fonts that are there."""
+    """Inside, text is drawn literally, with dollar signs that are not formulas, and with fallback fonts."""
     style: Any = {
         "text.parse_math": False,
         "font.family": _fonts(),
@@ -46,23 +46,23 @@ def drawing() -> Iterator[None]:
         "axes.unicode_minus": True,
     }
     with matplotlib.rc_context(style), warnings.catch_warnings(), _quiet("matplotlib.font_manager"):
-        # A script that no font has is drawn as boxes; the user can do nothing about it here.
+        # Characters that no font has are drawn as boxes; a warning would not help.
         warnings.filterwarnings("ignore", message=".*Glyph .* missing from")
         yield
 
 
-def rendered(figure: Figure, ending: str = ".png", whole: bool = False) -> bytes:
-    """The figure as a PNG or an SVG. `whole`: with what stands beyond its edges."""
+def rendered(figure: Figure, extension: str = ".png", whole: bool = False) -> bytes:
+    """The figure as PNG or SVG. `whole`: with text beyond its edges."""
     content = io.BytesIO()
     options: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.12} if whole else {}
-    options |= {"metadata": NO_METADATA} if ending == ".svg" else {}
+    options |= {"metadata": NO_METADATA} if extension == ".svg" else {}
     with drawing():
-        figure.savefig(content, format=ending.removeprefix("."), dpi=DOTS_PER_INCH, **options)
+        figure.savefig(content, format=extension.removeprefix("."), dpi=DOTS_PER_INCH, **options)
     return content.getvalue()
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG, whole or not at all."""
+    """Write a PNG atomically."""
     write(rendered(figure), path)
 
 
@@ -72,7 +72,7 @@ def write(content: bytes, path: Path) -> None:
 
 
 def shortened(name: str, longest: int) -> str:
-    """A name that is too long loses its middle: names differ at the start and at the end."""
+    """Long names lose their middle, since names differ at the start and at the end."""
     if len(name) <= longest:
         return name
     end = longest // 2

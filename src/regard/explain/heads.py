@@ -1,13 +1,13 @@
-"""Scores of all heads: what each does, in one number a kind."""
+"""Scores of all heads."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from regard.explain.explanation import Explanation
 from regard.explain.names import part_name
 from regard.explain.sheet import Sheet, ink, number, text_width
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.named import Named
 
@@ -23,20 +23,21 @@ ABOUT = {
 CELL, HIGH, SIDE_BY_SIDE = 0.42, 0.22, 2
 
 
-def heads(view: View) -> Shown:
+def heads(view: View) -> Explanation:
     scores = view.trace.heads()
     parts = [part_name(view.trace, part) for part in next(iter(scores.values())).labels[0]]
     arrays = [
-        Named(name, each.values, each.axes, (parts, _from_one(each)), each.unit)
-        for name, each in scores.items()
-        if not np.isnan(each.values).all()
+        Named(name, score.values, score.axes, (parts, _from_one(score)), score.unit)
+        for name, score in scores.items()
+        if not np.isnan(score.values).all()
     ]
-    missing = [name for name, each in scores.items() if np.isnan(each.values).all()]
+    missing = [name for name, score in scores.items() if np.isnan(score.values).all()]
     remarks = [f"not defined for this model: {', '.join(missing)}"] if missing else []
-    return Shown("Scores of all heads", arrays, lambda: _draw(arrays), remarks)
+    return Explanation("Scores of all heads", arrays, lambda: _draw(arrays), remarks)
 
 
 def _from_one(score: Named) -> list[str]:
+    """The labels of the heads, counted from 1."""
     return [str(int(head) + 1) for head in score.labels[1]]
 
 
@@ -46,11 +47,11 @@ def _draw(scores: list[Named]) -> Figure:
     wide = max(columns * CELL, 2.3)
     high = rows * HIGH + 0.75
     sheet = Sheet()
-    for place, score in enumerate(scores):
-        row, column = divmod(place, SIDE_BY_SIDE)
+    for index, score in enumerate(scores):
+        row, column = divmod(index, SIDE_BY_SIDE)
         x, y = left + column * (wide + left + 0.15), row * high + 0.35
         signed = score.name == "importance"
-        # All but the importance are shares; one scale for them, or next to nothing would look like much.
+        # All scores except importance are shares and have the same scale, on which small ones look small.
         largest = (float(np.nanmax(np.abs(score.values))) or 1.0) if signed else 1.0
         sheet.text(x, y - 0.2, score.name, 8, weight="bold")
         sheet.text(x, y - 0.06, ABOUT.get(score.name, ""), 6.5, color="0.3")

@@ -1,6 +1,6 @@
-"""Heat maps of numbers between labelled positions, one or a grid of them, however long the labels and the lists are.
+"""Heat maps with labelled positions, one or a grid of them, for labels and sequences of any length.
 
-Shapes: T positions, down · S positions looked at, across
+Shapes: T positions, down · S positions, across
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from regard.explain.sheet import POINT, Sheet, ink, label, text_width
 from regard.inside.subject import Subject
 
 MOST_POSITIONS = 512  # drawn; more are reduced
-CELL, LARGE_CELL = 0.125, 0.25  # inches of a position, where there is room: in one of several maps, and in a single one
-SMALLEST, NARROWEST = 1.4, 0.3  # the longer side of a map, and the shorter, at least
+CELL, LARGE_CELL = 0.125, 0.25  # inches per position, if there is room: in one of several maps, and in a single one
+SMALLEST, NARROWEST = 1.4, 0.3  # minimum of the longer side of a map, and of the shorter
 WIDEST, WIDEST_OF_MANY = 10.0, 4.0
-ALL_WIDE, ALL_HIGH = 24.0, 48.0  # of a grid of maps, about
-BOLD = 1.15  # times as wide
+ALL_WIDE, ALL_HIGH = 24.0, 48.0  # of a grid of maps, approximately
+BOLD = 1.15  # width of bold text, relative to normal
 GAP, TITLE = 0.12, 0.17
-SCALE = 0.5  # room for the scale
+SCALE = 0.5  # space for the colour scale
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def draw_maps(
     largest: float | None = None,
     root: bool = False,
 ) -> Figure:
-    """A grid of maps with the same positions, which are named at its left and its lower edge.
+    """A grid of maps with the same positions, which are labelled at the left and at the bottom.
 
-    `root`: colours by the square root.
+    `root`: colours by the square root of the values.
     """
     columns = max(map(len, rows))
     size = 8 if columns * len(rows) == 1 else 6
@@ -56,10 +56,10 @@ def draw_maps(
     sheet = Sheet()
     for r, row in enumerate(rows):
         y = r * (height + TITLE + GAP) + TITLE
-        for c, each in enumerate(row):
+        for c, heat_map in enumerate(row):
             x = left + c * (width + GAP)
-            sheet.text(x, y - 0.04, each.title, 6.5 if columns > 1 else 7.5)
-            sheet.heat(x, y, width, height, reduced(each.values_TS)[0], largest, signed, root)
+            sheet.text(x, y - 0.04, heat_map.title, 6.5 if columns > 1 else 7.5)
+            sheet.heat(x, y, width, height, reduced(heat_map.values_TS)[0], largest, signed, root)
             if r == len(rows) - 1:
                 sheet.labels_across(x, y + height, width, across, size)
         sheet.labels_down(left, y, height, down, size)
@@ -73,7 +73,7 @@ def draw_maps(
 
 
 def _sides(across: int, down: int, columns: int, rows: int) -> tuple[float, float]:
-    """Width and height of one map: room for every label, unless that would be too large; positions are square."""
+    """Width and height of one map: space for every label unless that is too large; cells are square."""
     single = columns * rows == 1
     most_wide = WIDEST if single else min(WIDEST_OF_MANY, ALL_WIDE / columns)
     most_high = WIDEST if single else min(WIDEST_OF_MANY, ALL_HIGH / rows)
@@ -83,9 +83,9 @@ def _sides(across: int, down: int, columns: int, rows: int) -> tuple[float, floa
 
 
 def reduced(values: NDArray[np.floating], most: int = MOST_POSITIONS) -> tuple[NDArray[np.floating], tuple[int, int]]:
-    """At most so many rows and columns: of a block of several, what is largest, since a mean would hide single links.
+    """Values with at most `most` rows and columns, and the size of a block, down and across, that became one value.
 
-    Also returns how many were joined, down and across.
+    This is the value with the largest magnitude in the block: a mean would hide single links.
     """
     *before, height, width = values.shape
     down, across = (max(1, math.ceil(side / most)) for side in (height, width))
@@ -101,19 +101,19 @@ def reduced(values: NDArray[np.floating], most: int = MOST_POSITIONS) -> tuple[N
     return np.take_along_axis(flat, order[..., None], -1)[..., 0], (down, across)
 
 
-def joined_labels(labels: Sequence[str], count: int) -> list[str]:
-    """The first of every block."""
-    return list(labels) if count == 1 else [f"{name} …" for name in labels[::count]]
+def block_labels(labels: Sequence[str], size: int) -> list[str]:
+    """The first label of every block."""
+    return list(labels) if size == 1 else [f"{name} …" for name in labels[::size]]
 
 
 def answer_labels(subject: Subject) -> list[str]:
-    """Of all answers, numbered where there are several."""
+    """The labels of all answers, numbered if there are several."""
     labels = [label(answer.label) for answer in subject.answers]
-    return labels if len(labels) == 1 else [f"{number + 1}  {each}" for number, each in enumerate(labels)]
+    return labels if len(labels) == 1 else [f"{number + 1}  {name}" for number, name in enumerate(labels)]
 
 
-def what_answers_are(subject: Subject, chosen: Sequence[int]) -> str:
-    """Of these answers: whether the model said them, or they stand in the input."""
+def source_of_answers(subject: Subject, chosen: Sequence[int]) -> str:
+    """Whether these answers are generated or stand in the input."""
     given = [subject.answers[number].given for number in chosen]
     if not any(given):
         return "the output"
@@ -132,7 +132,7 @@ def draw_cells(
     each_row: int = 14,
     high: float = 0.24,
 ) -> Figure:
-    """A table with a word in each cell, on the colour of its number; as many columns as fit, the rest below them."""
+    """A table with a word in each cell, coloured by its value; columns that do not fit continue below."""
     size, rows = 7.0, len(down)
     longest = max(BOLD * text_width(across, size), text_width([word for row in words for word in row], size))
     wide = min(1.6, max(0.45, longest + 0.12))

@@ -1,4 +1,4 @@
-"""One image of many small images side by side.
+"""Many small images side by side in one.
 
 Shapes: N images · H × W pixels · C channels
 """
@@ -18,8 +18,8 @@ from regard.files import write_atomically
 
 GAP = 4  # pixels between two images
 APART = 24  # pixels between two groups
-VISIBLE = 84  # a smaller image is enlarged to this side, at least
-WIDEST = 4096  # where enlarging stops
+VISIBLE = 84  # smaller images are enlarged to at least this side
+WIDEST = 4096  # limit of enlarging, for the whole
 LINE = 16  # pixels for a label
 ONE_ROW = 10  # a group of up to this many images is never wrapped
 BACKGROUND = (255, 255, 255)
@@ -33,9 +33,9 @@ def save_grid(
     labels: Sequence[str] | None = None,
     group: int | None = None,
 ) -> None:
-    """Write a PNG, whole or not at all; without columns, about square. A label stands above its image.
+    """Write a PNG atomically. A label is above its image.
 
-    Every `group` consecutive images get a block of their own, with this many columns.
+    Every `group` consecutive images form a block, with this many columns; by default the whole is roughly square.
     """
     count, height, width, _ = images_NHWC.shape
     line = LINE if labels else 0
@@ -58,14 +58,14 @@ def save_grid(
         y = GAP + block // across * block_y + cell // columns * step_y
         if labels:
             drawing.text((x, y), labels[number], fill="black")
-        # Every pixel a square of its own, never blurred.
+        # Every pixel becomes a square, without interpolation.
         large_HWC = image_HWC.repeat(scale, axis=0).repeat(scale, axis=1)
         canvas.paste(_image(large_HWC), (x, y + line))
     save_picture(canvas, path)
 
 
 def save_image(image_HWC: NDArray[np.uint8], path: Path) -> None:
-    """Write one image as it is, as a PNG, whole or not at all."""
+    """Write one image unchanged as a PNG, atomically."""
     save_picture(_image(image_HWC), path)
 
 
@@ -74,7 +74,7 @@ def _image(image_HWC: NDArray[np.uint8]) -> Image.Image:
 
 
 def save_picture(image: Image.Image, path: Path) -> None:
-    """Write a PNG, whole or not at all."""
+    """Write a PNG atomically."""
     content = io.BytesIO()
     image.save(content, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,12 +82,12 @@ def save_picture(image: Image.Image, path: Path) -> None:
 
 
 def _enlarged(longest: int, side: int) -> int:
-    """How many times: until an image is visible, unless the whole would be too large."""
+    """The factor that makes an image visible, unless the whole would be too large."""
     return max(1, min(math.ceil(VISIBLE / side), WIDEST // longest))
 
 
 def _blocks(groups: int, group: int, columns: int | None, steps: tuple[int, int]) -> tuple[int, int]:
-    """The columns of a group, and how many groups stand side by side, for an image about square."""
+    """The columns of a group, and how many groups are side by side, for a roughly square image."""
 
     def longest_side(shape: tuple[int, int]) -> tuple[int, int]:
         columns, across = shape
@@ -101,5 +101,5 @@ def _blocks(groups: int, group: int, columns: int | None, steps: tuple[int, int]
 
 
 def _apart_y(rows: int) -> int:
-    """Between a group and the one below it: groups of one row are told apart by their rows."""
+    """The gap between a group and the one below it; none for groups of a single row, which are distinct anyway."""
     return APART if rows > 1 else 0

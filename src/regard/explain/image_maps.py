@@ -1,4 +1,4 @@
-"""Attention over an image as a figure: the image, the rollout laid over it, and every head of every layer.
+"""Attention over an image: the image, the rollout over it, and every head of every layer.
 
 Lengths are in inches. Shapes: H heads · R × S grid of patches · of an image H × W pixels, C channels
 """
@@ -15,31 +15,31 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from regard.errors import UsageError
+from regard.explain.explanation import Explanation
 from regard.explain.sheet import Sheet
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.named import Named, named
 from regard.inside.rollout import AttentionMaps, attention_maps
 from regard.inside.subject import Stack, Subject
 
-MOST_LAYERS = 24  # drawn; of a deeper model the last ones
+MOST_LAYERS = 24  # drawn; the last ones of deeper models
 MOST_HEADS = 16
-WIDE = 8  # columns; more only with as many layers, whose figure is high anyway
+WIDE = 8  # columns; more only with as many layers, which make the figure high anyway
 SIDE = 1.3  # of a map, if the image is square
-LONGEST, SHORTEST = 2.6, 0.5  # side of a map; side of its cell, for the text beside it
+LONGEST, SHORTEST = 2.6, 0.5  # maximum side of a map; minimum side of its cell, which has a title
 MARGIN = 0.1
-LEFT = 0.4  # where the layers are named
-GAP = 0.08  # between two maps
-BETWEEN = 0.15  # two layers
+LEFT = 0.4  # space for the names of the layers
+GAP = 0.08  # between maps
+BETWEEN = 0.15  # between layers
 LINE = 0.17  # above a map
-SCALE = 0.45  # room for the scale
+SCALE = 0.45  # space for the colour scale
 OWN_SCALE = "each map is scaled to its own maximum"
-COVERED, COVERED_SIGNED = 0.65, 0.85  # how much of an image a map over it hides
+COVERED, COVERED_SIGNED = 0.65, 0.85  # opacity of a map over an image
 
 
-def image_maps(view: View) -> Shown:
-    """Where a model looked in an image: seen from where the answer is read."""
-    from regard.explain.rollout import faithful_rollout
+def image_maps(view: View) -> Explanation:
+    """Attention over the patches of an image, from where the answer is read."""
+    from regard.explain.rollout import rollout_faithfulness
 
     trace = view.trace
     if not any(part.attends for part in trace.parts()):
@@ -54,16 +54,18 @@ def image_maps(view: View) -> Shown:
     chosen = [maps.layers_HRS[layer] for layer in layers]
     heads = [view.heads(len(heads_HRS)) for heads_HRS in chosen]
     maps = AttentionMaps(
-        maps.rollout_RS, [each[list(of)] for each, of in zip(chosen, heads, strict=True)], maps.read_from
+        maps.rollout_RS,
+        [maps_HRS[list(layer_heads)] for maps_HRS, layer_heads in zip(chosen, heads, strict=True)],
+        maps.read_from,
     )
     names = [f"layer {layer + 1}" for layer in layers]
     remarks = [f"readout: {maps.read_from}", OWN_SCALE, left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
     arrays = [*_named_maps(view.subject, layers, heads, maps), over_grid("rollout", maps.rollout_RS.cpu())]
-    facts, faithful = faithful_rollout(view, answer)
-    return Shown(
+    facts, faithful = rollout_faithfulness(view, answer)
+    return Explanation(
         "Attention over the image: rollout through all layers, and each head",
         arrays,
-        lambda: draw_maps(picture_of(view.subject), maps, names, [of[0] for of in heads]),
+        lambda: draw_maps(picture_of(view.subject), maps, names, [layer_heads[0] for layer_heads in heads]),
         [remark for remark in remarks if remark],
         facts_of(view, answer) | facts,
         f"rollout: {faithful}",
@@ -71,33 +73,33 @@ def image_maps(view: View) -> Shown:
 
 
 def facts_of(view: View, answer: int) -> dict[str, Any]:
-    """Of a classifier: its class, and how sure it is."""
+    """For classifiers: the class and its probability."""
     if not hasattr(view.task, "classify"):
         return {}
-    said = view.subject.answers[answer]
-    return {"label": said.label, "probability": float(view.trace.p_AW[answer, said.token])}
+    predicted = view.subject.answers[answer]
+    return {"label": predicted.label, "probability": float(view.trace.p_AW[answer, predicted.token])}
 
 
 def over_grid(name: str, map_RS: ArrayLike, unit: str = "", **notes: Any) -> Named:
-    """A map of patches or pixels: [R, S]."""
+    """A map over patches or pixels: [R, S]."""
     values = np.asarray(map_RS)
     rows, columns = ([str(n + 1) for n in range(side)] for side in values.shape)
     return named(name, values, [("row", rows), ("column", columns)], unit, **notes)
 
 
 def _named_maps(subject: Subject, layers: range, heads: list[range], maps: AttentionMaps) -> list[Named]:
-    """One array for each stack, since their grids differ: [L, H, R, S]."""
+    """One array per stack, since their grids differ: [L, H, R, S]."""
     owners = [stack for stack in subject.stacks if stack.grid for _ in stack.blocks]
     arrays = []
     chosen = zip((owners[layer] for layer in layers), layers, heads, maps.layers_HRS, strict=True)
-    for _, group in itertools.groupby(chosen, key=lambda each: each[0].name):
-        listed = list(group)
-        stack: Stack = listed[0][0]
-        values = np.stack([heads_HRS.float().cpu().numpy() for *_, heads_HRS in listed])
+    for _, group in itertools.groupby(chosen, key=lambda item: item[0].name):
+        items = list(group)
+        stack: Stack = items[0][0]
+        values = np.stack([heads_HRS.float().cpu().numpy() for *_, heads_HRS in items])
         rows, columns = ([str(n + 1) for n in range(side)] for side in values.shape[-2:])
         axes = [
-            ("layer", [str(layer + 1) for _, layer, _, _ in listed]),
-            ("head", [str(head + 1) for head in listed[0][2]]),
+            ("layer", [str(layer + 1) for _, layer, _, _ in items]),
+            ("head", [str(head + 1) for head in items[0][2]]),
             ("row", rows),
             ("column", columns),
         ]
@@ -112,7 +114,7 @@ def draw_maps(
     names: Sequence[str] | None = None,
     first_heads: Sequence[int] | None = None,
 ) -> Figure:
-    """On top the image and the rollout over it. Below a block for each layer, with a map for each head."""
+    """At the top the image and the rollout over it, below a block for each layer with a map for each head."""
     names = names or [f"layer {number + 1}" for number in range(len(maps.layers_HRS))]
     firsts = first_heads or [0] * len(names)
     layers = list(zip(names, firsts, maps.layers_HRS, strict=True))[-MOST_LAYERS:]
@@ -120,14 +122,14 @@ def draw_maps(
     columns = columns_for(heads)
     size = map_width, map_height = map_size(pixels_HWC)
     step_x, step_y = max(SHORTEST, map_width) + GAP, max(SHORTEST, map_height) + LINE
-    span = min(2.0, columns / 2)  # columns that each of the two maps on top takes
+    span = min(2.0, columns / 2)  # columns that each of the two maps at the top takes
     enlarged = (span * step_x - GAP) / (step_x - GAP)
     large = enlarged * map_width, enlarged * map_height
     sheet = Sheet()
     y = 0.0
     draw_over(sheet, (LEFT, y), large, "image", pixels_HWC)
-    range_shown = f"rollout, 0 to {maps.rollout_RS.max():.1%}"
-    draw_over(sheet, (LEFT + span * step_x, y), large, range_shown, pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
+    title = f"rollout, 0 to {maps.rollout_RS.max():.1%}"
+    draw_over(sheet, (LEFT + span * step_x, y), large, title, pixels_HWC, maps.rollout_RS.cpu(), smooth=True)
     y += LINE + large[1]
     for (name, first, heads_HRS), count in zip(layers, heads, strict=True):
         y += BETWEEN
@@ -143,7 +145,7 @@ def draw_maps(
 
 
 def columns_for(heads: Sequence[int]) -> int:
-    """How many columns leave the fewest cells empty, and take the fewest rows, when each layer starts a row."""
+    """The number of columns with the fewest empty cells and rows, if each layer starts a row."""
 
     def cost(columns: int) -> int:
         rows = [math.ceil(count / columns) for count in heads]
@@ -153,7 +155,7 @@ def columns_for(heads: Sequence[int]) -> int:
 
 
 def left_out(heads: Sequence[int]) -> str:
-    """What is drawn of a model with these heads in its layers; empty if that is all."""
+    """A remark on which layers and heads are drawn, given the number of heads in each layer; empty if all are."""
     layers = list(enumerate(heads, start=1))[-MOST_LAYERS:]
     parts = [f"the last {MOST_LAYERS} of {len(heads)} layers"] if len(heads) > MOST_LAYERS else []
     for count, group in itertools.groupby(layers, key=lambda layer: layer[1]):
@@ -165,14 +167,14 @@ def left_out(heads: Sequence[int]) -> str:
 
 
 def map_size(pixels_HWC: NDArray[np.uint8]) -> tuple[float, float]:
-    """Width and height of a map: in the shape of the image, with about the same area for all shapes."""
+    """Width and height of a map: the aspect ratio of the image, and roughly the same area for all ratios."""
     height, width = pixels_HWC.shape[:2]
     scale = min(SIDE / math.sqrt(width * height), LONGEST / max(width, height))
     return width * scale, height * scale
 
 
 def picture_of(subject: Subject) -> NDArray[np.uint8]:
-    """The image, with a frame around what the answer is about, where that is a box."""
+    """The image, with the box that the answer is about, if there is one."""
     grid = subject.stacks[0].grid
     assert grid is not None
     pixels_HWC = subject.picture_HWC if subject.picture_HWC is not None else np.full((*grid, 1), 128, np.uint8)
@@ -196,7 +198,7 @@ def draw_over(
     signed: bool = False,
     largest: float | None = None,
 ) -> None:
-    """The image below its title, and over it a map of the patches, from zero to its largest value or to that given."""
+    """The image below its title, and over it a map of the patches, from zero to `largest` or to its own maximum."""
     (x, y), (width, height) = corner, size
     sheet.text(x, y + LINE - 0.04, title, 7)
     sheet.picture(x, y + LINE, width, height, pixels_HWC)

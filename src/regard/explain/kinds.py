@@ -1,4 +1,7 @@
-"""What can be shown of a run: every kind, what it needs, and who makes it. Quick to import: verbs ask it for help."""
+"""All kinds of explanations: what each one takes, and which function makes it.
+
+Quick to import, since the help of the command line lists them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from typing import Any, Literal, NoReturn
 
 from regard.errors import UsageError, did_you_mean
 
-ENDINGS = (".png", ".svg", ".html", ".json", ".csv")
+EXTENSIONS = (".png", ".svg", ".html", ".json", ".csv")
 
 
 @dataclass(frozen=True)
 class Kind:
-    maker: str  # "module:function" of this package, from what is asked for to what is shown
-    about: str  # in a line
-    takes: tuple[str, ...] = ()  # what can be chosen: fields of `view.Choice`
-    input: Literal["needed", "optional", "none"] = "needed"  # none: it is of the model alone
+    maker: str  # "module:function" in this package, from a View to an Explanation
+    about: str  # one line
+    takes: tuple[str, ...] = ()  # the fields of `view.Choice` that have an effect
+    input: Literal["needed", "optional", "none"] = "needed"  # none: it depends on the model alone
 
 
 KINDS = {
@@ -71,14 +74,14 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-def must_have_effect(what: str, chosen: Iterable[str]) -> None:
-    """What a kind does not take is told before anything is computed."""
+def check_choices(what: str, chosen: Iterable[str]) -> None:
+    """Refuse choices that have no effect, before anything is computed."""
     for name in chosen:
         if name not in KINDS[what].takes:
-            takers = [other for other, kind in KINDS.items() if name in kind.takes]
+            applies_to = [kind_name for kind_name, kind in KINDS.items() if name in kind.takes]
             raise UsageError(
                 f"--{name} has no effect here.",
-                f"It applies to {', '.join(takers)}, not to {what}.",
+                f"It applies to {', '.join(applies_to)}, not to {what}.",
                 f"Leave --{name} out, or choose another kind with --what.",
             )
 
@@ -87,24 +90,24 @@ def refuse_input(what: str) -> NoReturn:
     raise UsageError("An input has no effect here.", f"'{what}' takes no input.", "Leave it out.")
 
 
-def must_be_known(path: Path) -> None:
-    """An ending that is not known is told before anything is computed."""
-    if path.suffix.lower() not in ENDINGS:
-        known = ", ".join(ENDINGS[:-1])
+def check_extension(path: Path) -> None:
+    """Refuse unknown file formats before anything is computed."""
+    if path.suffix.lower() not in EXTENSIONS:
+        known = ", ".join(EXTENSIONS[:-1])
         raise UsageError(
-            f"'{path}' has an unknown ending.",
-            f"What is shown can be written as {known} or {ENDINGS[-1]}.",
+            f"'{path}' has an unknown extension.",
+            f"The formats are {known} or {EXTENSIONS[-1]}.",
             f"Use a name such as {path.stem or 'explain'}.png or {path.stem or 'explain'}.html.",
         )
 
 
 def parameters(task: Any) -> dict[str, inspect.Parameter]:
-    """What an input of this task consists of: of a translator, a text and perhaps a target; none: nothing is inside."""
+    """The parameters of the task's `subject`: for a translator, text and target. Empty: it has no layers."""
     return dict(inspect.signature(task.subject).parameters) if hasattr(task, "subject") else {}
 
 
 def input_of(task: Any, what: str, text: str, target: str = "", context: str | None = None) -> tuple[Any, ...]:
-    """What a task is asked to look into, or a clear error. `what`: the kind, or nothing for the one that fits."""
+    """The arguments for the task's `subject`, or a clear error. `what`: the kind, or "" for the default one."""
     wanted = parameters(task)
     needs = KINDS[what].input if what else "needed"
     if not wanted and (needs == "needed" or text):

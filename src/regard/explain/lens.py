@@ -1,12 +1,12 @@
-"""The logit lens as a table: what the model would say after each layer, on the colour of how sure it would be."""
+"""The logit lens as a table: the prediction after each layer, coloured by its probability."""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from regard.explain.heat_maps import answer_labels, draw_cells, what_answers_are
+from regard.explain.explanation import Explanation
+from regard.explain.heat_maps import answer_labels, draw_cells, source_of_answers
 from regard.explain.sheet import label
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.lens import Lens
 from regard.inside.named import Named
@@ -15,9 +15,9 @@ from regard.inside.subject import Subject
 MOST_ANSWERS = 56  # drawn: of more, the last
 
 
-def lens(view: View) -> Shown:
-    through = view.trace.lens()
-    answers = through.likeliest.labels[1]
+def lens(view: View) -> Explanation:
+    by_layer = view.trace.lens()
+    answers = by_layer.likeliest.labels[1]
     chosen = range(len(answers))
     remarks = []
     if view.choice.answer is not None:
@@ -26,34 +26,33 @@ def lens(view: View) -> Shown:
         chosen = chosen[-MOST_ANSWERS:]
         remarks.append(f"drawn: the last {MOST_ANSWERS} of {len(answers)} answers")
     remarks.append(
-        f"after the last layer this is the model's own distribution: agreement {through.agreement.values[-1]:.0f} %, "
-        f"KL {through.kl.values[-1].mean():.2g} nats"
+        f"after the last layer this is the model's own distribution: agreement {by_layer.agreement.values[-1]:.0f} %, "
+        f"KL {by_layer.kl.values[-1].mean():.2g} nats"
     )
-    arrays = [through.likeliest, through.answer, through.kl, through.agreement]
-    return Shown(
+    arrays = [by_layer.likeliest, by_layer.answer, by_layer.kl, by_layer.agreement]
+    return Explanation(
         "Logit lens: what the model would predict if it stopped after each layer",
         arrays,
-        lambda: _draw(through, chosen, view.subject),
+        lambda: _draw(by_layer, chosen, view.subject),
         remarks,
     )
 
 
-def _draw(through: Lens, chosen: range, subject: Subject) -> Figure:
-    """From the last layer, above, to the embedding, below."""
-    words, down = through.likeliest.notes["words"], _rows(through.agreement, through.kl)
+def _draw(by_layer: Lens, chosen: range, subject: Subject) -> Figure:
+    """From the last layer at the top to the embedding at the bottom."""
+    words, down = by_layer.likeliest.notes["words"], _row_labels(by_layer.agreement, by_layer.kl)
     names = answer_labels(subject)
     return draw_cells(
-        through.likeliest.values[::-1, chosen.start : chosen.stop],
+        by_layer.likeliest.values[::-1, chosen.start : chosen.stop],
         [[label(row[answer]) for answer in chosen] for row in words[::-1]],
         down[::-1],
         [names[answer] for answer in chosen],
         "probability of the likeliest",
-        ("after layer", what_answers_are(subject, chosen)),
+        ("after layer", source_of_answers(subject, chosen)),
     )
 
 
-def _rows(agreement: Named, kl: Named) -> list[str]:
-    """How far each layer is from the answer, over all answers."""
-    nats = kl.values.mean(1)
-    shares = zip(agreement.labels[0], agreement.values, nats, strict=True)
-    return [f"{layer}   {share:.0f} %, KL {distance:.2f}" for layer, share, distance in shares]
+def _row_labels(agreement: Named, kl: Named) -> list[str]:
+    """Each layer with its agreement and its mean KL over all answers."""
+    rows = zip(agreement.labels[0], agreement.values, kl.values.mean(1), strict=True)
+    return [f"{layer}   {percent:.0f} %, KL {nats:.2f}" for layer, percent, nats in rows]

@@ -1,6 +1,6 @@
-"""A Markov chain in tables: its transitions, how it predicts the next word, and the same as attention.
+"""A Markov chain in tables: its transitions, its predictions, and the same prediction as attention.
 
-Each part gives what there is to tell twice: as plain values for scripts, and as text for people.
+Each function returns its result twice: as plain values for scripts, and as text for people.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from regard.models.markov import Markov, VoteTable
 from regard.tables import text_table
 
 LONGEST_SAMPLE = 100  # words
-FEW = 16  # words: with up to this many, tables show all of them; with more, those that matter
+FEW = 16  # words: up to this many, tables show all of them, otherwise the likeliest
 LIKELIEST = 8
 
-# A sentence, and how often it is said.
+# Sentences and how often each occurs.
 EXAMPLES: dict[int, dict[str, int]] = {
     1: {"Show me my directories please.": 2, "Show me my files please.": 3, "Show me my photos please.": 5},
     2: {"Check whether the battery ran down please.": 2, "Check whether the program ran please.": 3},
@@ -31,20 +31,20 @@ ORDER_SHOWN = {
     "2": "Second order: a row for the two latest words.",
     "skip": "Second order with skips: a row for an earlier word and the latest one.",
 }
-PRODUCT_LEGEND = """The same as a product of matrices, which is what attention does:
+PRODUCT_LEGEND = """The same as a product of matrices, as in attention:
 
 query     the latest word, '{latest}', as a one-hot vector
-K         a mask for each latest word: 1 for the earlier words that tell more than it does alone
+K         a mask for each latest word: 1 for earlier words that add information to it
 mask      query · K, which is the mask of '{latest}'
 present   1 for the words before '{latest}'
-attended  mask ∘ present, number by number
+attended  mask ∘ present, element by element
 votes     attended · transitions"""
 
 Described = tuple[dict[str, Any], str]
 
 
 def describe_text(model: Markov, mask: bool) -> Described:
-    """What was counted, and how."""
+    """The counts of the text, and the order of the model."""
     content = {
         "order": model.order,
         "mask": mask,
@@ -59,7 +59,7 @@ def describe_text(model: Markov, mask: bool) -> Described:
 
 
 def describe_table(model: Markov, so_far: Sequence[str], most: int) -> Described:
-    """The transitions, at most this many rows; with skips, those of the latest word of `so_far` or a telling one."""
+    """At most `most` rows of the transitions; with skips, those of the last word of `so_far`, or of a good example."""
     latest = ""
     parts = []
     if model.order == "skip":
@@ -88,7 +88,7 @@ def describe_table(model: Markov, so_far: Sequence[str], most: int) -> Described
 
 
 def describe_prediction(model: Markov, so_far: list[str], mask: bool) -> Described:
-    """The next word after these, and what the prediction comes from."""
+    """The distribution of the next word, and the rows that it comes from."""
     prediction = model.distribution(so_far, mask)
     source = model.rests_on(so_far, mask)
     content: dict[str, Any] = {"words": so_far, "rests_on": source, "distribution": prediction}
@@ -101,7 +101,7 @@ def describe_prediction(model: Markov, so_far: list[str], mask: bool) -> Describ
         if mask and len(so_far) > 1:
             parts += _product(votes, latest)
         if source == "latest":
-            parts += [f"No vote is left, so '{latest}' speaks alone:", _likeliest([("", prediction)])]
+            parts += [f"No vote is left, so only '{latest}' counts:", _likeliest([("", prediction)])]
         return content, "\n\n".join(parts)
     if source == "pair":
         parts[0] += f"\nWhat follows '{pair}'{'' if len(so_far) > 1 else ' where a sentence begins'}:"
@@ -113,7 +113,7 @@ def describe_prediction(model: Markov, so_far: list[str], mask: bool) -> Describ
 
 
 def draw_samples(model: Markov, so_far: Sequence[str], mask: bool, count: int, seed: int) -> list[str]:
-    """Texts that continue `so_far`; one that was cut off ends with an ellipsis."""
+    """Texts that continue `so_far`; those that were cut off end with an ellipsis."""
     generator = np.random.default_rng(seed)
     texts = []
     for _ in range(count):
@@ -122,33 +122,33 @@ def draw_samples(model: Markov, so_far: Sequence[str], mask: bool, count: int, s
     return texts
 
 
-# ---------------------------------------------------------------- votes, and the same as matrices
+# ---------------------------------------------------------------- votes, and as matrices
 
 
 def _votes(votes: VoteTable, latest: str, mask: bool) -> list[str]:
-    """The row of every word that stands before the latest one, and their sum."""
+    """The row of every word before the latest one, and their sum."""
     voters = np.flatnonzero(votes.present_W)
     if not voters.size:
-        return [f"No word stands before '{latest}', so there is no vote."]
+        return [f"There is no word before '{latest}', so there are no votes."]
     columns, hidden = _columns(votes)
     rows = []
     for voter in voters:
         seen = votes.seen_W[voter]
         masked = mask and votes.attended_W[voter] == 0
-        note = "never seen together" if not seen else "crossed out" if masked else ""
+        note = "never seen together" if not seen else "masked" if masked else ""
         cells = [_number(value) if seen else "" for value in votes.transitions_WN[voter, columns]]
         rows.append([f"{votes.words[voter]}, {latest}", *cells, note])
     sums = votes.votes_N
     rows.append(["sum of votes", *map(_number, sums[columns]), ""])
     if sums.any():
         rows.append(["normalised", *map(_number, sums[columns] / sums.sum()), ""])
-    title = f"The votes, without those that say the same as '{latest}' alone:" if mask else "The votes:"
+    title = f"The votes, without those that predict the same as '{latest}' alone:" if mask else "The votes:"
     head = ["", *(votes.candidates[column] for column in columns), ""]
     return [title, text_table(head, rows, "<" + ">" * len(columns) + "<"), *hidden]
 
 
 def _product(votes: VoteTable, latest: str) -> list[str]:
-    """query · K, then the words present, then the transitions."""
+    """query · K, the present words, and the transitions."""
     vectors = [
         ["query", *map(_number, votes.query_W)],
         *([f"K  {word}", *map(_number, row)] for word, row in zip(votes.words, votes.masks_WW, strict=True)),
@@ -172,11 +172,11 @@ def _product(votes: VoteTable, latest: str) -> list[str]:
 
 
 def _columns(votes: VoteTable) -> tuple[list[int], list[str]]:
-    """The candidates with most votes, in the order of the table; and a line on those that are not shown."""
+    """The candidates with the most votes, in the order of the table; and a line on those that are not shown."""
     before_masking = votes.present_W @ votes.transitions_WN
     likeliest = np.lexsort([-before_masking, -votes.votes_N])[:LIKELIEST]
     hidden = len(votes.candidates) - len(likeliest)
-    note = [f"{hidden:,} more words get a vote; these get the most."] if hidden else []
+    note = [f"{hidden:,} more words have votes; these have the most."] if hidden else []
     return sorted(likeliest.tolist()), note
 
 
@@ -199,27 +199,27 @@ def _vote_content(votes: VoteTable) -> dict[str, Any]:
 
 
 def _number(value: float) -> str:
-    """As short as it can be read: 0, .2, .33, 1, 4.5."""
+    """As short as possible: 0, .2, .33, 1, 4.5."""
     if 0 < value < 0.00005:
         return "~0"
-    shown = f"{value:.2f}" if value >= 0.095 else f"{value:.4f}" if value < 0.01 else f"{value:.3f}"
-    shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
-    if shown == "1" and value < 1:
+    text = f"{value:.2f}" if value >= 0.095 else f"{value:.4f}" if value < 0.01 else f"{value:.3f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    if text == "1" and value < 1:
         return "~1"
-    return shown.removeprefix("0") or "0"
+    return text.removeprefix("0") or "0"
 
 
 def _cells(row: Mapping[str, float] | None, columns: Sequence[str]) -> list[str]:
-    """A row of the table; blank if its words were never seen together."""
+    """A row of the table; empty if its words were never seen together."""
     return ["" if row is None else _number(row.get(column, 0.0)) for column in columns]
 
 
 def _likeliest(rows: Sequence[tuple[str, Mapping[str, float]]]) -> str:
-    """Each row with what is likeliest to follow."""
-    shown = []
+    """Each row with the likeliest next words."""
+    table = []
     for name, row in rows:
         likeliest = sorted(row.items(), key=lambda pair: -pair[1])
         following = [f"{word} {_number(share)}" for word, share in likeliest[:LIKELIEST]]
         more = [f"… {len(row) - LIKELIEST:,} more"] if len(row) > LIKELIEST else []
-        shown.append([name, "   ".join(following + more)])
-    return text_table([], shown, "<<")
+        table.append([name, "   ".join(following + more)])
+    return text_table([], table, "<<")

@@ -1,6 +1,6 @@
-"""Masks as pictures: with a palette, laid over their image, and beside what they should be.
+"""Masks as pictures: with a palette, over their image, and beside the ground truth.
 
-Shapes: N images · H × W pixels · C channels · V numbers that a mask may have (256)
+Shapes: N images · H × W pixels · C channels · V possible values of a mask (256)
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from regard.explain.class_colours import colour_of
 from regard.explain.image_grid import save_grid
 from regard.files import write_atomically
 
-COVERED = 0.5  # how much of an image its mask covers
+COVERED = 0.5  # opacity of a mask over an image
 
 
 def palette() -> NDArray[np.uint8]:
-    """A colour for every number: [V, 3]. That of 0 is black."""
+    """A colour for every value: [V, 3]. 0 is black."""
     return np.array([(0, 0, 0), *(colour_of(number) for number in range(255))], np.uint8)
 
 
 def overlaid(pixels_HWC: NDArray[np.uint8], mask_HW: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """An image with a mask of numbers over it, in colour: [H, W, 3]. Where the number is 0, the image is as it was."""
+    """An image with a coloured mask over it: [H, W, 3]. Where the mask is 0, the image is unchanged."""
     image_HW3 = np.broadcast_to(pixels_HWC, (*pixels_HWC.shape[:2], 3))
     colour_HW3 = palette()[mask_HW]
-    part_HW1 = np.where(mask_HW == 0, 0.0, COVERED)[..., None]
-    return np.rint((1 - part_HW1) * image_HW3 + part_HW1 * colour_HW3).astype(np.uint8)
+    opacity_HW1 = np.where(mask_HW == 0, 0.0, COVERED)[..., None]
+    return np.rint((1 - opacity_HW1) * image_HW3 + opacity_HW1 * colour_HW3).astype(np.uint8)
 
 
 def shrunk(mask_HW: NDArray[np.uint8], most: int) -> NDArray[np.uint8]:
-    """The mask with sides of at most so many pixels; the number of each is that of the nearest pixel."""
+    """The mask with sides of at most `most` pixels, by nearest neighbour."""
     height, width = mask_HW.shape
     scale = max(height, width) / most
     if scale <= 1:
@@ -43,7 +43,7 @@ def shrunk(mask_HW: NDArray[np.uint8], most: int) -> NDArray[np.uint8]:
 
 
 def save_mask(mask_HW: NDArray[np.uint8], path: Path) -> None:
-    """A PNG whose pixels are the numbers, and which shows them in colour; whole or not at all."""
+    """Write a PNG with a palette, whose pixels are the values of the mask, atomically."""
     image = Image.fromarray(mask_HW)
     image.putpalette(palette().tobytes())
     content = io.BytesIO()
@@ -53,16 +53,16 @@ def save_mask(mask_HW: NDArray[np.uint8], path: Path) -> None:
 
 
 def save_comparison(
-    pixels_NHWC: NDArray[np.uint8], true_NHW: NDArray[np.uint8], guessed_NHW: NDArray[np.uint8], path: Path
+    pixels_NHWC: NDArray[np.uint8], true_NHW: NDArray[np.uint8], predicted_NHW: NDArray[np.uint8], path: Path
 ) -> None:
-    """Each image, with the mask that it should have over it, and with the one that was guessed."""
-    triples = [
-        triple
-        for pixels_HWC, true_HW, guessed_HW in zip(pixels_NHWC, true_NHW, guessed_NHW, strict=True)
-        for triple in (
+    """Each image, with its true mask over it, and with the predicted one."""
+    images = [
+        image_HW3
+        for pixels_HWC, true_HW, predicted_HW in zip(pixels_NHWC, true_NHW, predicted_NHW, strict=True)
+        for image_HW3 in (
             np.broadcast_to(pixels_HWC, (*pixels_HWC.shape[:2], 3)),
             overlaid(pixels_HWC, true_HW),
-            overlaid(pixels_HWC, guessed_HW),
+            overlaid(pixels_HWC, predicted_HW),
         )
     ]
-    save_grid(np.stack(triples), path, labels=["image", "mask", "guessed"] * len(pixels_NHWC), group=3)
+    save_grid(np.stack(images), path, labels=["image", "mask", "predicted"] * len(pixels_NHWC), group=3)

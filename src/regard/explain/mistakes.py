@@ -1,4 +1,4 @@
-"""The worst mistakes as a figure: images that the model was surest of, and wrong."""
+"""The worst mistakes as a figure: the misclassified images with the highest confidence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Mistake:
 
 
 def worst_mistakes(images: Images, probabilities_NC: NDArray[np.float32], labels: Sequence[str]) -> list[Mistake]:
-    """The wrong guesses, the surest first."""
+    """Wrong guesses, the most confident first."""
     guessed_N, certainty_N = probabilities_NC.argmax(-1), probabilities_NC.max(-1)
     wrong = np.flatnonzero(guessed_N != images.labels_N)
     surest = wrong[np.argsort(-certainty_N[wrong], kind="stable")][:MOST]
@@ -54,7 +54,7 @@ def worst_mistakes(images: Images, probabilities_NC: NDArray[np.float32], labels
 
 
 def draw_mistakes(mistakes: Sequence[Mistake], path: Path) -> None:
-    """Each image with its true class and what it was taken for; below it the name of its file."""
+    """Each image with its true class and the predicted one; below it the name of its file."""
     columns = min(COLUMNS, max(2, len(mistakes)))
     rows = max(1, -(-len(mistakes) // columns))
     height, width = mistakes[0].pixels_HWC.shape[:2] if mistakes else (1, 1)

@@ -1,6 +1,6 @@
-"""Words and their nearest neighbours as points in the plane.
+"""Words and their nearest neighbours in the plane.
 
-The vectors, of unit length, are seen along the two directions in which they differ most (`word_vectors.project`).
+Unit vectors are projected to their first two principal components (`word_vectors.project`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def moved_apart(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
         overlaps = (overlap > 0).all(2)
         if not overlaps.any():
             break
-        # Words are wide and low, so up and down is the short way out. Of two at one height, the later one goes up.
+        # Words are wide and low, so moving them up and down is shortest. Of two at the same height, the later goes up.
         later = np.subtract.outer(np.arange(len(boxes)), np.arange(len(boxes)))
         direction = np.sign(between[..., 1]) + (between[..., 1] == 0) * np.sign(later)
         shift[:, 1] += (overlaps * overlap[..., 1] * direction).sum(1) * 0.3

@@ -1,4 +1,4 @@
-"""What is shown, as one page that needs nothing else: no network, no script, no font."""
+"""An explanation as a self-contained HTML page: no network, no script, no font."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.explain.shown import Shown
+from regard.explain.explanation import Explanation
 from regard.explain.tokens import visible
 from regard.inside.named import Named
 
@@ -33,42 +33,44 @@ dt { font-weight: 600 } dd { margin: 0 0 .4rem }
 """
 
 
-def page(shown: Shown) -> str:
+def page(explanation: Explanation) -> str:
     facts = {
-        "Run": shown.run,
-        "Input": shown.input_text,
-        "Output": shown.output_text,
-        "Checked": "; ".join(shown.checks),
+        "Run": explanation.run,
+        "Input": explanation.input_text,
+        "Output": explanation.output_text,
+        "Checks": "; ".join(explanation.checks),
     }
     about = "".join(f"<dt>{name}</dt><dd>{_escaped(text)}</dd>" for name, text in facts.items() if text)
-    remarks = "".join(f"<p>{_escaped(remark)}</p>" for remark in shown.remarks)
+    remarks = "".join(f"<p>{_escaped(remark)}</p>" for remark in explanation.remarks)
     left = MOST_NUMBERS
     tables = []
-    for array in shown.arrays:
+    for array in explanation.arrays:
         tables.append(_tables(array, left))
         left = max(0, left - array.values.size)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_escaped(shown.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{_escaped(shown.title)}</h1>\n<dl>{about}</dl>\n{remarks}\n"
-        f"<figure>\n{_inline(shown)}\n</figure>\n<h2>Numbers</h2>\n{''.join(tables)}</main>\n</body>\n</html>\n"
+        f"<title>{_escaped(explanation.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{_escaped(explanation.title)}</h1>\n<dl>{about}</dl>\n{remarks}\n"
+        f"<figure>\n{_inline(explanation)}\n</figure>\n<h2>Numbers</h2>\n{''.join(tables)}</main>\n</body>\n</html>\n"
     )
 
 
-def _inline(shown: Shown) -> str:
-    """The picture as a part of the page: an image with a name, for those who cannot see it."""
-    svg = shown.rendered(".svg").decode()
+def _inline(explanation: Explanation) -> str:
+    """The picture as inline SVG, with a label for screen readers."""
+    svg = explanation.rendered(".svg").decode()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)  # in a page these are known
-    return svg.replace("<svg", f'<svg role="img" aria-label="{_escaped(shown.title)}. Its numbers are below."', 1)
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)  # implied in HTML
+    label = f"{_escaped(explanation.title)}. The numbers are below."
+    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def _tables(array: Named, most: int) -> str:
-    """Matrices, one for each of what stands along the axes before the last two; or a list."""
-    name = f"{array.name} ({array.unit})" if array.unit else array.name
+    """A list, or a matrix for each index of the axes before the last two."""
+    name = array.name_with_unit
     if array.values.size > most:
-        return f"<p>{_escaped(name)}: {array.values.size:,} numbers, too many for a page. A .json or .csv has them.</p>"
+        count = f"{array.values.size:,} numbers"
+        return f"<p>{_escaped(name)}: {count}, too many for a page. Use .json or .csv.</p>"
     if array.values.ndim < 2:
         head = _row([*array.axes, name], header=True)
         rows = "".join(_row([label, value]) for label, value in zip(array.labels[0], array.values, strict=True))
@@ -92,7 +94,7 @@ def _matrices(array: Named) -> Iterator[tuple[tuple[int, ...], tuple[str, ...]]]
 
 
 def _words(array: Named, index: tuple[int, ...]) -> Any:
-    """What the numbers of a matrix are the probabilities of, where that is noted."""
+    """The words whose probabilities a matrix has, if its notes have them."""
     words = array.notes.get("words")
     return words if words and not index else None
 

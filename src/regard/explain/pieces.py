@@ -1,12 +1,12 @@
-"""What a model reads: the tokens of a text with their numbers, or the patches of an image."""
+"""What a model reads: the tokens of a text with their ids, or the patches of an image."""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from regard.explain.explanation import Explanation
 from regard.explain.image_maps import map_size, picture_of
 from regard.explain.sheet import Sheet, label, text_width
-from regard.explain.shown import Shown
 from regard.explain.tokens import visible
 from regard.explain.view import View
 from regard.inside.named import Named, named
@@ -14,26 +14,25 @@ from regard.inside.subject import Stack, Subject
 
 WIDE = 8.5  # inches of a line
 HIGH = 0.42
-GROUND = ("#dbe4f0", "#f3e3c3")  # in turn, so that one sees where a token ends
+BACKGROUNDS = ("#dbe4f0", "#f3e3c3")  # alternating, to separate tokens
 LARGE = 3.0
 
 
-def tokens(view: View) -> Shown:
+def tokens(view: View) -> Explanation:
     subject = view.subject
     arrays = [_ids(subject, number, stack) for number, stack in enumerate(subject.stacks)]
     counts = ", ".join(f"{stack.name}: {len(stack.pieces)}" for stack in subject.stacks)
     image = subject.stacks[0].grid is not None
-    what = "Patches: what the model reads of the image" if image else "Tokens: what the model reads"
-    return Shown(what, arrays, lambda: _draw(subject), [f"positions: {counts}"])
+    title = "Patches: how the model sees the image" if image else "Tokens: what the model reads"
+    return Explanation(title, arrays, lambda: _draw(subject), [f"positions: {counts}"])
 
 
 def _ids(subject: Subject, number: int, stack: Stack) -> Named:
-    """The id at each position; of patches, their numbers."""
+    """The id at each position; for patches, their number."""
     ids = subject.tokens[number] if subject.tokens else list(range(len(stack.pieces)))
     name = "id" if subject.tokens else "number"
     pieces = [visible(piece) for piece in stack.pieces]
-    whose = name if len(subject.stacks) == 1 else f"{name}, {stack.name}"
-    return named(whose, ids, [("position", pieces)])
+    return named(name if len(subject.stacks) == 1 else f"{name}, {stack.name}", ids, [("position", pieces)])
 
 
 def _draw(subject: Subject) -> Figure:
@@ -51,16 +50,16 @@ def _draw(subject: Subject) -> Figure:
 
 
 def _draw_pieces(sheet: Sheet, top: float, stack: Stack, ids: list[int] | None) -> tuple[float, float]:
-    """Boxes in lines: the piece, and below it its id."""
+    """Lines of boxes, each with a piece and its id."""
     x, y, widest = 0.0, top, 0.0
-    for place, piece in enumerate(stack.pieces):
-        spelled = label(piece) if not piece.startswith(" ") else f"␣{label(piece)}"
-        number = str(ids[place]) if ids else str(place + 1)
-        width = max(text_width([spelled], 9), text_width([number], 6)) + 0.1
+    for position, piece in enumerate(stack.pieces):
+        text = label(piece) if not piece.startswith(" ") else f"␣{label(piece)}"
+        number = str(ids[position]) if ids else str(position + 1)
+        width = max(text_width([text], 9), text_width([number], 6)) + 0.1
         if x + width > WIDE:
             x, y = 0.0, y + HIGH
-        sheet.box(x, y, width, HIGH - 0.06, GROUND[place % 2])
-        sheet.text(x + width / 2, y + 0.15, spelled, 9, ha="center", va="center")
+        sheet.box(x, y, width, HIGH - 0.06, BACKGROUNDS[position % 2])
+        sheet.text(x + width / 2, y + 0.15, text, 9, ha="center", va="center")
         sheet.text(x + width / 2, y + 0.29, number, 6, ha="center", va="center", color="0.3")
         x += width + 0.03
         widest = max(widest, x)

@@ -1,4 +1,4 @@
-"""Positional encodings: the vectors that are added, the angles of rotation, or the biases of offsets.
+"""Positional encodings: the vectors that are added, the rotation angles, or the relative biases.
 
 Shapes: T positions · D channels · K channels of a head
 """
@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from regard.errors import UsageError
+from regard.explain.explanation import Explanation
 from regard.explain.heat_maps import Map, draw_maps
 from regard.explain.sheet import Sheet
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.biases import window_bias
 from regard.inside.named import Named, named
@@ -29,7 +29,7 @@ POSITIONS = 100  # drawn at most
 
 
 @torch.inference_mode()
-def positions(view: View) -> Shown:
+def positions(view: View) -> Explanation:
     settings = view.task.settings.model
     model, name = view.task.model, getattr(settings, "positions", "none")
     longest = settings.part("positions").most_positions(settings)
@@ -37,37 +37,37 @@ def positions(view: View) -> Shown:
     if windows:
         biases = [window_bias(window, f"bias, layer {n + 1}", whole=True) for n, window in enumerate(windows)]
         title = "Relative position biases: added to the scores, by head and by offset between two patches"
-        return Shown(
+        return Explanation(
             title, biases, lambda: _draw_biases(biases), ["offset of the query from the key, in rows and columns"]
         )
     codes = model_codes(model, min(POSITIONS, longest))
     if codes:
         added = "added to a token's vector"
-        return Shown(
+        return Explanation(
             f"Positional encodings: {name}", codes, lambda: _draw_codes(codes, added), ["added to every token"]
         )
     embeddings = [module.positions for module in model.modules() if isinstance(module, Embedding)]
-    rotating = next((each for each in embeddings if type(each).rotate is not Positions.rotate), None)
-    turning = any(getattr(block.mixer, "rotate", None) for block in model.modules() if isinstance(block, Block))
-    if rotating is None or not turning:
+    rotary = next((each for each in embeddings if type(each).rotate is not Positions.rotate), None)
+    mixers_rotate = any(getattr(block.mixer, "rotate", None) for block in model.modules() if isinstance(block, Block))
+    if rotary is None or not mixers_rotate:
         raise UsageError(
             f'This model has no positional encodings (positions = "{name}").',
             "Only its mixers can distinguish positions.",
             "Choose another run.",
         )
-    turned = rotations(rotating, settings.head_key_width, min(POSITIONS, longest))
-    remark = "queries and keys are rotated, pair of channels by pair: first the cosines of the angles, then the sines"
-    angle = "cosine or sine of the rotation angle"
-    return Shown(f"Positional encodings: {name}", [turned], lambda: _draw_codes([turned], angle), [remark])
+    angles = rotations(rotary, settings.head_key_width, min(POSITIONS, longest))
+    remark = "each pair of channels of queries and keys is rotated; first the cosines of the angles, then the sines"
+    scale = "cosine or sine of the rotation angle"
+    return Explanation(f"Positional encodings: {name}", [angles], lambda: _draw_codes([angles], scale), [remark])
 
 
 def model_codes(model: nn.Module, count: int) -> list[Named]:
-    """What every embedding adds: [T, D] each; equal ones once, and none where nothing is added."""
-    found: dict[str, Tensor] = {}
+    """The distinct position vectors that embeddings add: [T, D] each."""
+    codes: dict[str, Tensor] = {}
     for name, module in model.named_modules():
         if isinstance(module, Embedding):
-            places_T = torch.arange(count, device=module.table.weight.device)
-            code_TD = module.positions.code(places_T)
+            positions_T = torch.arange(count, device=module.table.weight.device)
+            code_TD = module.positions.code(positions_T)
         elif isinstance(module, PatchEmbedding):
             rows, columns = module.grid
             width = module.project.out_channels
@@ -75,13 +75,13 @@ def model_codes(model: nn.Module, count: int) -> list[Named]:
         else:
             continue
         code_TD = code_TD.float().cpu()
-        if code_TD.any() and not any(torch.equal(code_TD, other) for other in found.values()):
-            found[name.rpartition(".")[2].replace("_embedding", "")] = code_TD
-    return [_named_code(f"positions, {name}" if len(found) > 1 else "positions", code) for name, code in found.items()]
+        if code_TD.any() and not any(torch.equal(code_TD, known_TD) for known_TD in codes.values()):
+            codes[name.rpartition(".")[2].replace("_embedding", "")] = code_TD
+    return [_named_code(f"positions, {name}" if len(codes) > 1 else "positions", code) for name, code in codes.items()]
 
 
 def rotations(positions: Positions, width: int, count: int) -> Named:
-    """What becomes of a vector whose pairs are all (1, 0): [T, K], cosines and then sines."""
+    """A vector whose pairs are all (1, 0), rotated at each position: [T, K], cosines and then sines."""
     x_11TK = torch.zeros(1, 1, count, width)
     x_11TK[..., : width // 2] = 1.0
     return _named_code("positions", positions.rotate(x_11TK, torch.arange(count)[None])[0, 0])
@@ -108,7 +108,7 @@ def _draw_codes(codes: Sequence[Named], scale: str) -> Figure:
 
 
 def _numbered(sheet: Sheet, code: Named, left: float, top: float, width: float, high: float) -> None:
-    """Some positions and channels, at the edges."""
+    """Labels of some positions and channels, at the edges."""
     rows, columns = code.values.shape
     for row in range(0, rows, max(1, int(round(rows / 6, -1)) if rows > 30 else rows // 6)):
         sheet.text(left - 0.05, top + (row + 0.5) * high / rows, code.labels[0][row], 7, ha="right", va="center")

@@ -1,4 +1,4 @@
-"""The accuracy of a linear classifier over the depth of the layer that it reads."""
+"""Linear probing: accuracy of a linear classifier for each layer that it reads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from regard.explain.figures import save
 
 def draw_probe(result: dict[str, Any], path: Path, title: str) -> None:
     """The result of `evaluation.probe.probe_layers`: one point per layer, the embedding first."""
-    accuracies = [each["accuracy"] for each in result["layers"]]
+    accuracies = [layer["accuracy"] for layer in result["layers"]]
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")
     axis = figure.subplots()
     axis.plot(range(len(accuracies)), accuracies, marker="o", label="linear classifier")
-    axis.axhline(result["commonest_class"], color="grey", linestyle="--", label="always the commonest class")
+    axis.axhline(result["commonest_class"], color="grey", linestyle="--", label="always the most frequent class")
     best = result["best_layer"]
     axis.annotate(
         f"{accuracies[best]:.1f}", (best, accuracies[best]), xytext=(0, 6), textcoords="offset points", ha="center"

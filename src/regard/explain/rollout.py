@@ -1,4 +1,4 @@
-"""Attention rollout: how much of each position of the input reaches the end, by attention alone."""
+"""Attention rollout: the share of each input position in the output, by attention alone."""
 
 from __future__ import annotations
 
@@ -6,48 +6,46 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from regard.explain.attribution import believed
-from regard.explain.heat_maps import Map, draw_maps, joined_labels, reduced
+from regard.explain.attribution import measured_faithfulness
+from regard.explain.explanation import Explanation
+from regard.explain.heat_maps import Map, block_labels, draw_maps, reduced
 from regard.explain.image_maps import draw_over, facts_of, map_size, over_grid, picture_of
 from regard.explain.sheet import Sheet, label
-from regard.explain.shown import Shown
 from regard.explain.view import View
 from regard.inside.rollout import attention_maps, rollout_of_answer
-from regard.inside.rollout import rollout as rolled_through
+from regard.inside.rollout import rollout as rollout_of_stack
 
 LARGE = 2.4  # times the size of a small map
 
 
-def rollout(view: View) -> Shown:
+def rollout(view: View) -> Explanation:
     if view.subject.last.grid is not None:
         return _of_image(view)
-    rolled = rolled_through(view.trace, view.choice.stack)
-    values, joined = reduced(rolled.values)
+    rolled = rollout_of_stack(view.trace, view.choice.stack)
+    values, block = reduced(rolled.values)
 
     def draw() -> Figure:
-        down, across = (
-            joined_labels([*map(label, names)], by) for names, by in zip(rolled.labels, joined, strict=True)
-        )
+        down, across = (block_labels([*map(label, names)], n) for names, n in zip(rolled.labels, block, strict=True))
         return draw_maps([[Map("", values)]], down, across, "share", ("output position", "input position"))
 
     remarks = [f"left out: {rolled.notes['left_out']}"]
-    if max(joined) > 1:
-        remarks.append(f"drawn: the largest share of each block of {joined[0]} × {joined[1]} positions")
-    whose = f" of the {rolled.notes['stack']}" if len(view.subject.stacks) > 1 else ""
-    title = f"Attention rollout{whose}: share of each input position in each output position"
+    if max(block) > 1:
+        remarks.append(f"drawn: the largest share of each block of {block[0]} × {block[1]} positions")
+    owner = f" of the {rolled.notes['stack']}" if len(view.subject.stacks) > 1 else ""
+    title = f"Attention rollout{owner}: share of each input position in each output position"
     if rolled.notes["stack"] == view.subject.last.name:
-        return Shown(title, [rolled], draw, remarks, *faithful_rollout(view, _read_last(view)))
-    # The decoder reads all positions at the end.
-    faithful, facts = believed(view, {rolled.notes["stack"]: rolled.values.mean(0)}, view.answer())
-    return Shown(title, [rolled], draw, remarks, facts, f"mean of all output positions: {faithful}")
+        return Explanation(title, [rolled], draw, remarks, *rollout_faithfulness(view, _chosen_or_last(view)))
+    # The decoder reads all output positions.
+    faithful, facts = measured_faithfulness(view, {rolled.notes["stack"]: rolled.values.mean(0)}, view.answer())
+    return Explanation(title, [rolled], draw, remarks, facts, f"mean of all output positions: {faithful}")
 
 
-def _read_last(view: View) -> int:
-    """The answer asked for, or else the last one: it sees the most positions."""
+def _chosen_or_last(view: View) -> int:
+    """The chosen answer, or the last one, which sees the most positions."""
     return view.answer() if view.choice.answer is not None else len(view.subject.answers) - 1
 
 
-def _of_image(view: View) -> Shown:
+def _of_image(view: View) -> Explanation:
     answer = view.answer()
     maps = attention_maps(view.trace, answer)
     rolled = over_grid("rollout", maps.rollout_RS.cpu(), read_from=maps.read_from)
@@ -64,14 +62,14 @@ def _of_image(view: View) -> Shown:
 
     remarks = [f"readout: {maps.read_from}; left out: feed-forward layers"]
     title = "Attention rollout: share of each patch in the answer"
-    facts, faithful = faithful_rollout(view, answer)
-    return Shown(title, [rolled], draw, remarks, facts_of(view, answer) | facts, faithful)
+    facts, faithful = rollout_faithfulness(view, answer)
+    return Explanation(title, [rolled], draw, remarks, facts_of(view, answer) | facts, faithful)
 
 
-def faithful_rollout(view: View, answer: int) -> tuple[dict[str, Any], str]:
-    """Whether the positions that reach an answer are those that it depends on."""
+def rollout_faithfulness(view: View, answer: int) -> tuple[dict[str, Any], str]:
+    """The faithfulness of the rollout to an answer: for JSON, and in one line."""
     rolled = rollout_of_answer(view.trace, answer)
-    faithful, facts = believed(view, {rolled.notes["stack"]: rolled}, answer)
+    faithful, facts = measured_faithfulness(view, {rolled.notes["stack"]: rolled}, answer)
     several = len(view.subject.answers) > 1
-    whose = f"answer {answer + 1}, '{label(view.subject.answers[answer].label)}': " if several else ""
-    return facts, whose + faithful
+    prefix = f"answer {answer + 1}, '{label(view.subject.answers[answer].label)}': " if several else ""
+    return facts, prefix + faithful

@@ -66,9 +66,8 @@ class LearnStep:
 def spans(tokenizer: TextTokenizer, text: str) -> list[Token]:
     """Each token with the bytes of the text that it stands for. Together they are the text, byte for byte.
 
-    A space added before the first word belongs to no byte, so the first token starts at 0. Where a character
-    is lower-cased into another number of bytes and cut between tokens, no cut is the exact one; its bytes
-    are then shared out in proportion, within that character.
+    A space added before the first word corresponds to no byte, so the first token starts at 0. If lower-casing changes
+    the number of bytes of a character that is split between tokens, its bytes are divided proportionally.
     """
     raw = _utf8(text)
     ids = tokenizer.encode([text])[0]
@@ -169,18 +168,18 @@ def show_learning(text: str, steps: Sequence[LearnStep]) -> str:
     return text_table(("step", "rule", "spells", "count", "text"), [start, *rows], "><<><")
 
 
-def to_json(shown: Sequence[Token] | Sequence[Step] | Sequence[LearnStep]) -> list[dict[str, Any]]:
-    """The same as plain values; bytes are written in hex."""
-    return [{name: _plain(value) for name, value in asdict(each).items()} for each in shown]
+def to_json(rows: Sequence[Token] | Sequence[Step] | Sequence[LearnStep]) -> list[dict[str, Any]]:
+    """The same as plain values; bytes are in hex."""
+    return [{name: _plain(value) for name, value in asdict(row).items()} for row in rows]
 
 
 def visible(text: str) -> str:
-    """Text in which nothing is hidden: spaces, line ends and control characters can be seen."""
-    shown = "".join(
+    """The text with visible spaces, line breaks and control characters."""
+    printable = "".join(
         VISIBLE.get(letter, letter if letter.isprintable() else f"⟨U+{ord(letter):04X}⟩") for letter in text
     )
-    # A mark that combines would sit on whatever is printed before it; the circle holds it.
-    return f"◌{shown}" if text and unicodedata.category(text[0]).startswith("M") else shown
+    # A leading combining mark would attach to the character before it, so it is put on a dotted circle.
+    return f"◌{printable}" if text and unicodedata.category(text[0]).startswith("M") else printable
 
 
 def _utf8(text: str) -> bytes:
@@ -189,13 +188,13 @@ def _utf8(text: str) -> bytes:
     except UnicodeEncodeError as error:
         raise UsageError(
             "The text is not Unicode.",
-            f"Its character {error.start + 1} is half of a pair, or a byte that is not UTF-8.",
+            f"Character {error.start + 1} is half of a surrogate pair, or a byte that is not UTF-8.",
             "Give the text in UTF-8.",
         ) from None
 
 
 def _byte_offsets(library: Tokenizer, text: str) -> list[int]:
-    """The offset in the text of each byte that the tokenizer reads; last, the end of both."""
+    """The offset in the text of each byte that the tokenizer reads, and of their end."""
     string = PreTokenizedString(text)
     added = ""
     if library.normalizer:

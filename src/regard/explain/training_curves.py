@@ -1,4 +1,4 @@
-"""How a training went: loss, metrics, learning rate and speed over its steps."""
+"""Training curves: loss, metrics, learning rate and speed over the steps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FEW = 30  # points: each is marked
 
 
 def training_curves(records: Sequence[dict[str, Any]], metrics: Sequence[str], path: Path) -> None:
-    """A panel each for the loss, for these metrics, the learning rate and the speed."""
-    shown = panels(records, metrics)
-    if not shown:
+    """A panel each for the loss, these metrics, the learning rate and the speed."""
+    lines_of = panels(records, metrics)
+    if not lines_of:
         return
-    figure = Figure(figsize=(4.2 * len(shown), 3.4), layout="constrained")
-    axes = figure.subplots(1, len(shown), squeeze=False)[0]
-    for axis, (title, lines) in zip(axes, shown.items(), strict=True):
+    figure = Figure(figsize=(4.2 * len(lines_of), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(lines_of), squeeze=False)[0]
+    for axis, (title, lines) in zip(axes, lines_of.items(), strict=True):
         for key, label in lines.items():
             if points := curve(records, key):
                 axis.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < FEW else None)

@@ -1,9 +1,9 @@
-"""What is shown, as a file: its ending says how.
+"""Explanations as files. The extension sets the format.
 
 .png .svg    the picture
 .html        a page that opens without a network: the picture, and its numbers as tables
 .json        all numbers, in full
-.csv         the main array, and those with the same axes: a row for each number
+.csv         the main array, and those with the same axes: a row per number
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from regard.explain.explanation import Explanation
 from regard.explain.figures import write as write_bytes
-from regard.explain.kinds import must_be_known
+from regard.explain.kinds import check_extension
 from regard.explain.page import page
-from regard.explain.shown import Shown
 from regard.inside.named import csv_of
 
 
-def write(shown: Shown, path: Path) -> None:
-    """Whole or not at all."""
-    must_be_known(path)
-    write_bytes(content(shown, path.suffix.lower()), path)
+def write(explanation: Explanation, path: Path) -> None:
+    """Atomically."""
+    check_extension(path)
+    write_bytes(content(explanation, path.suffix.lower()), path)
 
 
-def content(shown: Shown, ending: str) -> bytes:
-    if ending == ".json":
-        return (json.dumps(shown.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
-    if ending == ".csv":
-        return csv_of(shown.arrays).encode("utf-8", "backslashreplace")
-    return page(shown).encode("utf-8", "backslashreplace") if ending == ".html" else shown.rendered(ending)
+def content(explanation: Explanation, extension: str) -> bytes:
+    if extension in (".png", ".svg"):
+        return explanation.rendered(extension)
+    if extension == ".json":
+        text = json.dumps(explanation.to_json(), ensure_ascii=False) + "\n"
+    else:
+        text = csv_of(explanation.arrays) if extension == ".csv" else page(explanation)
+    return text.encode("utf-8", "backslashreplace")

@@ -17,7 +17,7 @@ from regard.explore.session import TracedInput
 from regard.explore.stages import key_stack, stack_with
 from regard.inside.biases import window_bias
 from regard.inside.named import named
-from regard.inside.rollout import everywhere, read_from, reading
+from regard.inside.rollout import mean_weights, read_from, readout_weights
 from regard.layers.windows import WindowAttention
 
 

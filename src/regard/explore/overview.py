@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regard.explore.session import TracedInput
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
-from regard.inside.rewriting import writes
+from regard.inside.regeneration import generates_text
 from regard.inside.subject import Subject
 from regard.models.masked import Masked
 from regard.models.reader import Reader

@@ -62,7 +62,7 @@ def likeliest(traced: TracedInput, answer: int, count: int = 10) -> dict[str, An
         raise UsageError(f"There is no answer {answer + 1}.", f"There are {len(trace.logits_AW)}.", "Choose another.")
     logits_W = trace.logits_AW[answer]
     p_W = trace.subject.log_p(logits_W, answer).exp()
-    tokens = torch.topk(trace.subject.writable(logits_W, answer), min(count, len(p_W))).indices.tolist()
+    tokens = torch.topk(trace.subject.allowed_logits(logits_W, answer), min(count, len(p_W))).indices.tolist()
     output = trace.subject.answers[answer].token
     tokens = [*tokens, *([output] if output not in tokens else [])]
     tokens = [token for token in tokens if token not in trace.subject.never_of(answer)]

@@ -90,7 +90,7 @@ def _merged(traced: TracedInput, stack: StackTrace, merge: PatchMerging, row: in
 def place_lines(stack: StackTrace, row: int, column: int) -> Derivation:
     """A number of the vector of a position."""
     embed: Any = stack.stack.embed
-    code = float(stack.embedding.place_TD[row, column])
+    code = float(stack.embedding.raw_position_TD[row, column])
     if isinstance(embed, PatchEmbedding) and row < embed.before:
         return [Line("p", "0", code)], "This position is not a patch, so it has no positional encoding."
     positions = embed.positions if isinstance(embed, Embedding) else getattr(embed, "along", None)

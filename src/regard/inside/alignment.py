@@ -1,20 +1,19 @@
-"""Word alignment: which source word each written word comes from, by cross-attention.
+"""Word alignment: which source word each output word comes from, by cross-attention.
 
-    A = mean over the pieces of a target word, sum over the pieces of a source word, of the weights
-    link_j = argmax_i A_ji                    unless that is <end>
+    A_ji = mean over the pieces of target word j, sum over the pieces of source word i, of the attention weights
+    link_j = argmax_i A_ji                    no link if that is <end>
 
-There are two readings of the same weights, since a token passes the decoder twice: the step that writes y_j reads
-y_{j−1}, and the next one reads y_j itself.
+The same weights can be read in two ways, since two decoder steps involve y_j: one writes it, the next one reads it.
 
     writes    row j
     reads     row j + 1
 
-Which layer, reading and head align is another matter for every model. `choose` finds out on validation pairs, without
-links drawn by people: by comparison with what counting words in the training pairs finds (IBM Model 2, both ways), or,
-where they are not at hand, by entropy.
+The layer, reading and head that align best differ from model to model. `choose` (alignment_choice.py) selects them on
+validation pairs without manual links, by agreement with IBM Model 2 trained on the training pairs, or by entropy if
+these are not available.
 
 Shapes: L layers · H heads · T target pieces · S source pieces, <end> last · J target words · I source words ·
-        B pairs side by side
+        X = I + 1, with a last column for <end>
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ READINGS: tuple[Reading, Reading] = ("writes", "reads")
 
 @dataclass(frozen=True)
 class Way:
-    """One way to read an alignment. Layers and heads count from 0; no head: the mean of all."""
+    """One way to read an alignment. Layers and heads count from 0; head None: the mean of all."""
 
     layer: int
     reading: Reading
@@ -56,28 +55,28 @@ class Way:
 
 @dataclass(frozen=True)
 class Words:
-    """The words of a text, and the one that each piece belongs to: -1 for a piece of none."""
+    """The words of a text, and the index of the word that each piece belongs to: -1 for none."""
 
     names: list[str]
     of_piece: list[int]
 
     @classmethod
     def of(cls, tokenizer: TextTokenizer, text: str, ids: Sequence[int]) -> Words:
-        """Words are what stands between spaces."""
+        """Words are separated by spaces."""
         try:
-            places_T2 = tokenizer.places(text, ids)
-        except ValueError:  # bytes that are no characters: each piece is a word
+            spans_T2 = tokenizer.places(text, ids)
+        except ValueError:  # bytes that are not characters: each piece is a word
             return cls([tokenizer.piece(token) for token in ids], list(range(len(ids))))
-        number, of_character = -1, []
-        for place, letter in enumerate(text):
-            if not letter.isspace() and (place == 0 or text[place - 1].isspace()):
-                number += 1
-            of_character.append(-1 if letter.isspace() else number)
+        word, of_character = -1, []
+        for index, letter in enumerate(text):
+            if not letter.isspace() and (index == 0 or text[index - 1].isspace()):
+                word += 1
+            of_character.append(-1 if letter.isspace() else word)
         # The last word that it touches: a piece may begin with the space before a word.
-        return cls(text.split(), [max(of_character[first:last], default=-1) for first, last in places_T2.tolist()])
+        return cls(text.split(), [max(of_character[start:end], default=-1) for start, end in spans_T2.tolist()])
 
     def cut(self, pieces: int) -> Words:
-        """With only so many pieces read; then <end>, which is no word."""
+        """With this many pieces, followed by <end>, which belongs to no word."""
         return Words(self.names, [*self.of_piece[:pieces], -1])
 
     @property
@@ -88,18 +87,18 @@ class Words:
 
 @dataclass(frozen=True)
 class Choice:
-    """The way that was found to align best, and how that was found."""
+    """The way that aligns best, and how it was chosen."""
 
     way: Way
-    criterion: str  # in words
-    scores: dict[Way, float]  # of all ways: the lower, the better
+    criterion: str  # for people
+    scores: dict[Way, float]  # of all ways; lower is better
 
     def among(self, layer: int | None, reading: Reading | None, head: int | None) -> Way:
-        """The best of those that have what is given."""
+        """The best way with this layer, reading and head; None: any."""
 
         def fits(way: Way) -> bool:
             pairs = ((layer, way.layer), (reading, way.reading), (head, way.head))
-            return all(given is None or given == has for given, has in pairs)
+            return all(wanted is None or wanted == actual for wanted, actual in pairs)
 
         default = Way(self.way.layer if layer is None else layer, reading or self.way.reading, head)
         return min(filter(fits, self.scores), key=self.scores.__getitem__, default=default)
@@ -107,7 +106,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Aligner:
-    """What an alignment needs to know besides the weights."""
+    """What an alignment needs besides the attention weights."""
 
     source: Words  # with <end>
     target: Words
@@ -115,15 +114,15 @@ class Aligner:
 
 
 def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = None, head: int | None = None) -> Named:
-    """[target words, source words]; `links` in its notes, and how much went to <end>.
+    """The weights [J, I]; the notes have the `links` and the weight of <end> for each target word.
 
-    What is left out of layer, reading and head is chosen on validation text. With a layer and a reading, but no head,
-    it is the mean of all heads.
+    A layer, reading or head that is not given is chosen on validation text. If layer and reading are given and the head
+    is not, the weights are the mean of all heads.
     """
     aligner = trace.subject.aligner
     if aligner is None:
         raise UsageError(
-            "There are no words to align.", "This run does not map one text to another.", "Use a translator."
+            "There are no words to align.", "This run does not translate one text into another.", "Use a translator."
         )
     weights_LHTS = np.stack(
         [part.attention().weights_BHTS[0].float().cpu().numpy() for part in trace.parts() if part.cross]
@@ -133,8 +132,8 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
     if reading not in (None, *READINGS):
         raise UsageError(
             f"There is no reading '{reading}'.",
-            "Weights are those of the step that writes a word, or of the one that reads it.",
-            f"Use {' or '.join(READINGS)}, or none for the one chosen on validation text.",
+            "The weights are those of the decoder step that writes a word, or of the one that reads it.",
+            f"Use {' or '.join(READINGS)}, or leave it out.",
         )
     for what, number, count in (("layer", layer, layers), ("head", head, heads)):
         if number is not None and not 0 <= number < count:
@@ -149,8 +148,7 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
         way, criterion = choice.among(layer, reading, head), choice.criterion
     else:
         way = Way(layer, reading, head)
-    of_way = dict(to_words(weights_LHTS, aligner.source, aligner.target, [way]))
-    weights_JX = of_way[way]
+    [(_, weights_JX)] = to_words(weights_LHTS, aligner.source, aligner.target, [way])
     links = sorted(links_of(weights_JX))
     axes = [("target", aligner.target.names), ("source", aligner.source.names)]
     notes: dict[str, Any] = {"way": str(way), "criterion": criterion, "links": links, **way.to_json()}
@@ -158,17 +156,17 @@ def alignment(trace: Trace, layer: int | None = None, reading: Reading | None = 
 
 
 def links_of(weights_JX: NDArray[np.float32]) -> Links:
-    """The likeliest source word of every target word; the last column is <end>."""
+    """The source word with the highest weight for every target word, unless that is <end>."""
     words = weights_JX.shape[1] - 1
     best_J = weights_JX.argmax(1).tolist()
-    # A word that was not read to its end has no weights.
+    # A target word that was cut off has no weights.
     return frozenset((best, j) for j, best in enumerate(best_J) if best < words and weights_JX[j, best] > 0)
 
 
 def to_words(
     weights_LHTS: NDArray[np.float32], source: Words, target: Words, ways: Sequence[Way]
 ) -> Iterator[tuple[Way, NDArray[np.float32]]]:
-    """From pieces to words; the last column is <end> and what belongs to no word: [J, I + 1]."""
+    """From pieces to words: [J, X]. The last column is for <end> and pieces of no word."""
     from_SX = np.concatenate([source.matrix_JT, np.array([source.of_piece], int) < 0]).astype(np.float32).T
     to_JT = target.matrix_JT
     to_JT = to_JT / np.maximum(1, to_JT.sum(1, keepdims=True))
@@ -182,6 +180,6 @@ def to_words(
 def no_cross_attention() -> Any:
     raise RegardError(
         "This run has no cross-attention.",
-        'It has cross = "none": the decoder is given only the last state of the encoder.',
+        'It has cross = "none": the decoder only receives the last state of the encoder.',
         "Choose a run with another model.cross.",
     )

@@ -1,16 +1,16 @@
-"""Attribution: how much each position of the input speaks for an answer.
+"""Attribution: how much each input position contributes to an answer.
 
     integrated gradients   Σ_d (x − x⁰)_td · ∫₀¹ ∂f/∂x_td (x⁰ + α (x − x⁰)) dα      (Sundararajan et al., 2017)
     gradient × input       Σ_d (x − x⁰)_td · ∂f/∂x_td (x)
     occlusion              ln p(answer) − ln p(answer | position t emptied)
-    rollout                how much of t is in what the answer is read from, by attention
+    rollout                share of t in the positions that the answer is read from, by attention
 
-x is what the first block of a stack reads, x⁰ the same places with nothing in them, and f the logit of the answer. What
-is no part of the input, such as a class token, <start> or [MASK], is the same in both, so that gradients give it 0. All
-that is read takes the way from x⁰ to x at once: of a translator the source and what was already written, of a Swin its
-patches. Integrated gradients are complete: over all positions they sum to f(x) − f(x⁰), up to the error of the
-integral, which is measured. The integral is taken at Gauss-Legendre nodes of u with α = u⁸: where a norm reads x⁰ = 0,
-all of the change is next to α = 0. The nodes are doubled until the error is small enough.
+x is the input of the first block of a stack, x⁰ the same without content (the baseline), and f the logit of the answer.
+Tokens that hold no input, such as a class token, <start> or [MASK], are the same in both, so gradients give them 0. All
+inputs move from x⁰ to x together: for a translator, the source and the target so far. Integrated gradients are
+complete: over all positions they sum to f(x) − f(x⁰), up to the error of the integral, which is measured. The integral
+is a Gauss-Legendre quadrature in u with α = u⁸: where a norm reads x⁰ = 0, nearly all of the change is close to α = 0.
+The number of nodes is doubled until the error is small enough.
 
 Shapes: N nodes · B of them in a chunk · T positions · D model width · A answers · W words or classes
 """
@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError, did_you_mean
-from regard.inside.ablation import emptied
+from regard.inside.ablation import with_positions_emptied
 from regard.inside.faithfulness import Faithfulness, faithfulness
-from regard.inside.named import Named, Together, named
+from regard.inside.named import Named, Result, named
 from regard.inside.parts import StackTrace
 from regard.inside.rollout import rollout_of_answer
 from regard.inside.sites import Edit, watching
@@ -38,19 +38,19 @@ from regard.inside.variants import rows_with_gradients
 Method = Literal["integrated-gradients", "gradient-input", "occlusion", "rollout"]
 
 FIRST_NODES, MOST_NODES = 16, 2048
-LARGEST_ERROR = 0.01  # of f(x) − f(x⁰)
-SMALLEST = 1e-6  # difference that a share can be taken of
+LARGEST_ERROR = 0.01  # relative to f(x) − f(x⁰)
+SMALLEST = 1e-6  # difference to which an error can be relative
 
 
 @dataclass(frozen=True, repr=False)
-class Attribution(Together):
-    """What each position speaks for; what else was measured is in the notes of each array too."""
+class Attribution(Result):
+    """The scores of all positions. `notes`, which each array has too, are further measurements."""
 
     trace: Trace
     method: str
     answer: int
     token: int
-    stacks: dict[str, Named]  # of each that reads the input: [T]
+    stacks: dict[str, Named]  # scores of each stack that reads the input: [T]
     notes: dict[str, Any]
 
     @property
@@ -61,13 +61,13 @@ class Attribution(Together):
         return self.stacks[stack]
 
     def faithful(self, orders: int = 10, seed: int = 0) -> Faithfulness:
-        """Whether what it names is what the answer depends on, beside so many random orders."""
+        """Whether the answer depends on the positions with the highest scores, compared with random orders."""
         return faithfulness(self.trace, self.stacks, self.answer, self.token, orders, seed)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be explained."""
+    """The logit to be explained."""
 
     trace: Trace
     answer: int
@@ -85,20 +85,22 @@ def attribute(
     token: int | str | None = None,
     steps: int | None = None,
 ) -> Attribution:
-    """`token`: if not what was said. `steps`: nodes of the integral; if not given, as many as it takes."""
+    """`token`: another one than the answer. `steps`: nodes of the integral; by default as many as are needed."""
     if method not in METHODS:
         raise UsageError(
-            f"There is no attribution '{method}'.", "There is no such method.", did_you_mean(str(method), METHODS)
+            f"Unknown attribution method '{method}'.",
+            f"The methods are {', '.join(METHODS)}.",
+            did_you_mean(str(method), METHODS),
         )
     if steps is not None and steps < 1:
         raise UsageError(
-            f"An integral needs at least one step, not {steps}.", "It is a sum over them.", "Use 1 or more."
+            f"An integral needs at least one step, not {steps}.", "It is a sum over its steps.", "Use 1 or more."
         )
-    answer = trace.subject.place(answer)
-    said = trace.subject.answers[answer]
+    subject = trace.subject
+    answer = subject.answer_index(answer)
     token = trace.token(token, answer)
     values, unit, notes = METHODS[method](Question(trace, answer, token, steps))
-    notes = {"method": method, "answer": said.label, "token": trace.subject.name_of(token), **notes}
+    notes = {"method": method, "answer": subject.answers[answer].label, "token": subject.name_of(token), **notes}
     stacks = {
         name: named("attribution", values_T, [("position", trace[name].stack.pieces)], unit, stack=name, **notes)
         for name, values_T in values.items()
@@ -132,7 +134,7 @@ def gradient_times_input(question: Question) -> Scores:
 
 
 def _completeness(values: Mapping[str, Tensor], high: float, low: float) -> dict[str, Any]:
-    """Whether all positions together explain the whole difference; the error is a share of it."""
+    """Whether the scores of all positions sum to the whole difference; the error is relative to it."""
     total = sum(float(values_T.sum()) for values_T in values.values())
     error = abs(total - (high - low)) / max(abs(high - low), SMALLEST)
     ends = {"f": "logit", "f_x": high, "f_baseline": low, "difference": high - low}
@@ -143,7 +145,7 @@ def _completeness(values: Mapping[str, Tensor], high: float, low: float) -> dict
 def _mean_gradient(
     question: Question, inputs: list[StackTrace], alpha_N: Tensor, weight_N: Tensor
 ) -> dict[str, Tensor]:
-    """The weighted sum of the gradients at these points between baseline and input, of each stack: [T, D]."""
+    """The weighted sum of the gradients at these points between baseline and input, for each stack: [T, D]."""
     subject = question.trace.subject
     at_once = rows_with_gradients(subject)
     sums = {stack.name: torch.zeros_like(_x(stack)) for stack in inputs}
@@ -164,7 +166,7 @@ def _replaced_by(x_BTD: Tensor) -> Edit:
 
 
 def _between(stack: StackTrace, alpha_B: Tensor) -> Tensor:
-    """Points on the way from the baseline to the input, to be differentiated by: [B, T, D]."""
+    """Points between baseline and input, as leaves for autograd: [B, T, D]."""
     base_TD, x_TD = stack.baseline_TD, _x(stack)
     points_BTD = base_TD + alpha_B.to(x_TD)[:, None, None] * (x_TD - base_TD)
     return points_BTD.detach().requires_grad_()
@@ -181,15 +183,17 @@ def _x(stack: StackTrace) -> Tensor:
 def _at_the_ends(question: Question, inputs: list[StackTrace]) -> tuple[float, float]:
     """f(x), and f of the baseline."""
     empty = {stack.name: (_x(stack) != stack.baseline_TD).any(-1)[None] for stack in inputs}
-    low = emptied(question.trace, empty, lambda logits_BAW: logits_BAW[:, question.answer, question.token])
+    low = with_positions_emptied(
+        question.trace, empty, lambda logits_BAW: logits_BAW[:, question.answer, question.token]
+    )
     return float(question.trace.logits_AW[question.answer, question.token]), float(low)
 
 
-# ---------------------------------------------------------------- by other ways
+# ---------------------------------------------------------------- other methods
 
 
 def occlusion(question: Question) -> Scores:
-    """All positions of all inputs, each emptied alone."""
+    """Every position of every input, emptied one at a time."""
     trace = question.trace
 
     def log_p(logits_BAW: Tensor) -> Tensor:
@@ -197,9 +201,10 @@ def occlusion(question: Question) -> Scores:
 
     inputs = input_stacks(trace)
     lengths = [len(stack.stack.pieces) for stack in inputs]
-    alone = torch.eye(sum(lengths), dtype=torch.bool, device=trace.logits_AW.device).split(lengths, dim=1)
+    masks = torch.eye(sum(lengths), dtype=torch.bool, device=trace.logits_AW.device).split(lengths, dim=1)
+    empty = {stack.name: mask_NT for stack, mask_NT in zip(inputs, masks, strict=True)}
     before = log_p(trace.logits_AW[None])
-    drop_N = before - emptied(trace, {stack.name: x for stack, x in zip(inputs, alone, strict=True)}, log_p)
+    drop_N = before - with_positions_emptied(trace, empty, log_p)
     values = {stack.name: drop_T for stack, drop_T in zip(inputs, drop_N.split(lengths), strict=True)}
     return values, "nats", {"f": "ln p", "f_x": float(before)}
 

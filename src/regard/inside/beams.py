@@ -1,9 +1,8 @@
-"""The beam tree: every beginning that a search considered, which were kept, and which of those that ended won.
+"""The beam tree: every hypothesis that a search considered, which were kept, and which of the finished ones won.
 
     score(y) = log p(y) / ((5 + |y|) / 6)^α         |y| counts <end>
 
-It is read from the tables of the search itself (`decoding/beam.py`), run as it always is; nothing is searched for a
-second time, so the winner is what the run writes.
+It is built from the record of an ordinary search (`decoding/beam.py`), so the winner is what the run writes.
 
 Shapes: L steps · K beams · C candidates of a beam · E hypotheses that ended
 """
@@ -25,17 +24,17 @@ Fate = Literal["kept", "pruned", "ended", "winner"]
 
 @dataclass
 class Node:
-    """One token after all those before it."""
+    """A hypothesis: its last token, and its parent for the tokens before."""
 
     id: int
     parent: int | None
-    step: int  # how many tokens there are up to it; the root has none
+    step: int  # number of tokens; 0 for the root
     token: int
     word: str
     log_p: float  # of the token, given those before it
-    total: float  # of all tokens up to it
+    total: float  # log p of all tokens
     fate: Fate
-    score: float | None = None  # after the length penalty, of those that ended
+    score: float | None = None  # of finished hypotheses, with the length penalty
     on_path: bool = False  # whether it leads to the winner
 
 
@@ -45,7 +44,7 @@ class BeamTree:
     beams: int
     length_penalty: float
     winner: int  # its id
-    text: str  # what was written in the end
+    text: str  # of the winner
 
     def path(self, node: int | None) -> list[Node]:
         """From the first token to this node."""
@@ -57,7 +56,7 @@ class BeamTree:
 
     @property
     def ended(self) -> list[Node]:
-        """The hypotheses that ended, best first."""
+        """The finished hypotheses, best first."""
         return sorted((node for node in self.nodes if node.score is not None), key=lambda node: -(node.score or 0.0))
 
     def to_json(self) -> dict[str, Any]:
@@ -71,11 +70,11 @@ class BeamTree:
 
 
 def beam_tree(task: Any, given: Any, beam: int | None = None, **decoding: Any) -> BeamTree:
-    """The search for what a run writes about a text or an image. Keywords override [decoding]."""
+    """The search for the output for a text or an image. Keywords override [decoding]."""
     if not hasattr(task, "record_search"):
         raise UsageError(
-            f"There are no beams in '{task.folder.path}'.",
-            f"It is {task.about.noun}, which keeps no hypotheses.",
+            f"'{task.folder.path}' has no beam search.",
+            f"It is {task.about.noun}, which does not use beam search.",
             "Choose a translator, a summariser or a captioner.",
         )
     if decoding.get("temperature", task.settings.decoding.temperature) > 0:
@@ -87,7 +86,7 @@ def tree_of(record: SearchRecord) -> BeamTree:
     beams = record.written_LK.shape[1]
     root = Node(0, None, 0, START, record.tokenizer.piece(START), 0.0, 0.0, "kept", on_path=True)
     nodes, kept_at = [root], [{0: root}]  # kept_at[t]: the node of every beam after t steps
-    considered_at: list[dict[tuple[int, int], Node]] = []  # by the beam it goes on from, and its word
+    considered_at: list[dict[tuple[int, int], Node]] = []  # by the beam that it extends, and its token
     for step, (considered_KC2, written_K) in enumerate(zip(record.considered_LKC2, record.written_LK, strict=True)):
         considered: dict[tuple[int, int], Node] = {}
         for beam, parent in kept_at[step].items():
@@ -121,8 +120,8 @@ def _mark_endings(
     record: SearchRecord, kept_at: list[dict[int, Node]], considered_at: list[dict[tuple[int, int], Node]]
 ) -> None:
     for log_p, last, beam, length in record.ended_E4.tolist():
-        at_the_limit = last == length - 1  # it was not ended by <end>
-        place, beam = int(length), int(beam)
-        node = kept_at[place][beam] if at_the_limit else considered_at[place - 1][beam, END]
+        at_the_limit = last == length - 1  # cut off, without <end>
+        step, beam = int(length), int(beam)
+        node = kept_at[step][beam] if at_the_limit else considered_at[step - 1][beam, END]
         node.fate = "ended"
         node.score = float(log_p / penalty(length, record.alpha))

@@ -1,8 +1,8 @@
-"""Relative position biases: what each head of an attention in windows adds to a score for how far patches are apart.
+"""Relative position biases of attention in windows: added to the score of a query and a key by their offset.
 
-    table[row(i) − row(j), column(i) − column(j)]          i: the patch that looks · j: the one that is looked at
+    b_ij = table[row(i) − row(j), column(i) − column(j)]          i: query patch · j: key patch
 
-Shapes: H heads · R × C distances in rows and columns · S × S those of the window that was set
+Shapes: H heads · R × C offsets in rows and columns · S × S those of the configured window
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from regard.layers.windows import WindowAttention
 
 
 def window_bias(window: WindowAttention, name: str = "bias", whole: bool = False) -> Named:
-    """Of the distances within its window: [H, R, C].
+    """The biases of all offsets within the actual window: [H, R, C].
 
-    `whole`: of all that the table has, [H, S, S]. Where a window is smaller than was set, some of them are never used.
+    `whole`: of the whole table, [H, S, S]. If the window is smaller than configured, some of it is never used.
     """
     side = int(window.table.shape[0] ** 0.5)
     bias_HSS = window.table.detach().float().cpu().T.unflatten(1, (side, side))

@@ -1,4 +1,6 @@
-"""The input of the first block as a sum of three terms: content (token or patch), position, and constants.
+"""The input of the first block as a sum of three terms.
+
+    x_0 = norm(content + position) = content' + position' + constant        the last: the bias of the norm
 
 Shapes: B rows · T positions · D model width
 """
@@ -23,10 +25,10 @@ class Embedded:
 
     content_TD: Tensor  # the vector of the token or patch; a class token or register counts as content
     position_TD: Tensor
-    constant_TD: Tensor  # the bias of the norm, where there is one
-    given: Tensor  # the input of the embedding: ids [T], an image [C, H, W], or vectors [T, D]
-    token_TD: Tensor  # content before the norm
-    place_TD: Tensor  # position before the norm
+    constant_TD: Tensor  # the bias of the norm, if there is one
+    input: Tensor  # of the embedding: ids [T], an image [C, H, W], or vectors [T, D]
+    raw_content_TD: Tensor  # before the norm
+    raw_position_TD: Tensor
     norm: nn.Module  # applied to the sum of the two
 
     @property
@@ -41,22 +43,22 @@ class Embedded:
 
 
 def embedded(embed: Any, inputs: tuple[Any, ...], output_BTD: Tensor) -> Embedded:
-    """The output of an embedding for these inputs (its first row), split into these terms."""
+    """Split the output of an embedding (its first row) into these terms."""
     x_TD = output_BTD[0]
     if isinstance(embed, Embedding):
         content_TD = embed.table(inputs[0])[0] * embed.scale
         sum_TD = embed.positions(content_TD[None], inputs[1][:1])[0]
     elif isinstance(embed, PatchEmbedding):
         patches_BTD = embed.project(inputs[0][:1]).flatten(2).transpose(1, 2)
-        beside = [tokens for tokens in (embed.class_token_1D, embed.registers_ED) if tokens is not None]
-        content_TD = torch.cat([*beside, patches_BTD[0]])
-        sum_TD = torch.cat([*beside, embed.positioned(patches_BTD)[0]])
-    else:  # the norm after a Swin's patch embedding, or its patch merging: not split further
-        none_TD = torch.zeros_like(x_TD)
-        normed = isinstance(embed, nn.LayerNorm | RMSNorm)
-        token_TD, norm = (inputs[0][0], embed) if normed else (x_TD, nn.Identity())
-        return Embedded(x_TD, none_TD, none_TD, inputs[0][0], token_TD, none_TD, norm)
-    place_TD = sum_TD - content_TD
-    terms_XTD = torch.stack([content_TD, place_TD, torch.zeros_like(sum_TD)])
+        extra_tokens = [tokens for tokens in (embed.class_token_1D, embed.registers_ED) if tokens is not None]
+        content_TD = torch.cat([*extra_tokens, patches_BTD[0]])
+        sum_TD = torch.cat([*extra_tokens, embed.positioned(patches_BTD)[0]])
+    else:  # the norm after a Swin's patch embedding, or its patch merging: all content
+        zero_TD = torch.zeros_like(x_TD)
+        is_norm = isinstance(embed, nn.LayerNorm | RMSNorm)
+        raw_content_TD, norm = (inputs[0][0], embed) if is_norm else (x_TD, nn.Identity())
+        return Embedded(x_TD, zero_TD, zero_TD, inputs[0][0], raw_content_TD, zero_TD, norm)
+    raw_position_TD = sum_TD - content_TD
+    terms_XTD = torch.stack([content_TD, raw_position_TD, torch.zeros_like(sum_TD)])
     content, position, constant = through_norm(terms_XTD, embed.norm, sum_TD)
-    return Embedded(content, position, constant, inputs[0][0], content_TD, place_TD, embed.norm)
+    return Embedded(content, position, constant, inputs[0][0], content_TD, raw_position_TD, embed.norm)

@@ -1,23 +1,22 @@
-"""Heads: what each attention head does, in one number a kind.
+"""Scores of attention heads.
 
-    importance   mean over answers of ln p(answer) − ln p(answer | the head is off): how much worse without it
-    entropy      mean over queries of −Σ a ln a / ln(visible keys): 0 looks at one key, 1 at all alike
+    importance   mean over answers of ln p(answer) − ln p(answer | head off)
+    entropy      mean over queries of −Σ a ln a / ln(visible keys): 0 attends to one key, 1 uniformly
     previous     mean weight from a position to the one before it
     self         mean weight from a position to itself
     first        mean weight to the first position
-    induction    L tokens drawn at random, and the same again: mean weight from q, in the second half, to q − (L − 1),
-                 which is what followed the same token the first time (Olsson et al., 2022); mean of 4 draws
-    copying      share of tokens for which W_out W_v of the token's own vector raises its own logit most of all
-                 (the OV circuit of Elhage et al., 2021, counted like the copy score of Wang et al., 2022)
+    induction    on L random tokens, repeated: mean weight from q, in the second half, to q − (L − 1), the token after
+                 the previous occurrence (Olsson et al., 2022); mean of 4 draws
+    copying      share of tokens whose own logit W_out W_v raises most (the OV circuit of Elhage et al., 2021, counted
+                 like the copy score of Wang et al., 2022)
 
-Queries that see one key only are left out of all means, since there is nothing to choose. A number is missing (NaN)
-where it makes no sense: previous, self and copying of attention to another sequence; previous among patches, which have
-neighbours in two directions; induction in a model that is not causal, or not of words; copying where words are not both
-read and written; importance of attention that cannot be switched off head by head. For copying, the vector of a token
-is what is embedded, without its position, after the norm that the head reads through; the logit is read through the
-final norm, without biases.
+Queries that see a single key are excluded from all means, since their weight is always 1. A score is NaN where it is
+not defined: previous, self and copying of cross-attention; previous among patches, which have neighbours in two
+directions; induction in models that are not causal or have no tokens; copying in models that do not both read and write
+tokens; importance of attention whose heads cannot be switched off. For copying, the vector of a token is its embedding
+without position, after the norm before the head; the logit is read through the final norm, without biases.
 
-Shapes: H heads · T queries · S keys · B rows · A answers · N tokens drawn · D model width · V value width of a head ·
+Shapes: H heads · T queries · S keys · B rows · A answers · N sampled tokens · D model width · V value width of a head ·
         W words
 """
 
@@ -34,7 +33,7 @@ from torch import Tensor
 from regard.data.tokenizers import SPECIALS
 from regard.errors import UsageError, did_you_mean
 from regard.inside.ablation import Off, ablate
-from regard.inside.named import ByName, Named, named
+from regard.inside.named import Named, NamedArrays, named
 from regard.inside.parts import PartTrace, StackTrace
 from regard.inside.readout import Normed, Readout
 from regard.inside.subject import Subject
@@ -46,61 +45,65 @@ from regard.layers.embedding import Embedding
 
 Score = Literal["importance", "entropy", "previous", "induction", "copying", "first", "self"]
 SCORES: tuple[Score, ...] = get_args(Score)
-PERIOD = 32  # of what is repeated for induction
-DRAWS = 4  # of it
-MOST_TOKENS = 512  # drawn for copying
+PERIOD = 32  # of the repeated sequence for induction
+DRAWS = 4
+MOST_TOKENS = 512  # sampled for copying
 
-OfParts = dict[str, Tensor]  # of parts that have the score, by name: [H]
+ByPart = dict[str, Tensor]  # a score of the heads of each part for which it is defined: [H]
 
 
-def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period: int = PERIOD) -> ByName:
-    """Each of these scores, of every head of every attention: [part, head].
+def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period: int = PERIOD) -> NamedArrays:
+    """These scores of every head of every attention: [part, head] each.
 
-    `seed`: of the tokens that are drawn. `period`: L of induction, less where learned positions end before.
+    `seed`: of the random tokens. `period`: L of induction; shorter if the model's learned positions are too few.
     """
     scores = tuple(scores) if isinstance(scores, list | tuple) else (scores,)  # type: ignore[assignment]
     for score in scores:
         if score not in SCORES:
             raise UsageError(
-                f"Heads have no score '{score}'.", "There is no such score.", did_you_mean(str(score), SCORES)
+                f"Heads have no score '{score}'.",
+                f"The scores are {', '.join(SCORES)}.",
+                did_you_mean(str(score), SCORES),
             )
     parts = [part for part in traced.parts() if part.attends]
     if not parts:
         raise UsageError(
-            "This model has no heads.", "None of its parts is an attention.", "Use the influence of positions instead."
+            "This model has no heads.",
+            "None of its parts is an attention layer.",
+            "Use the influence of positions instead.",
         )
-    found = _by_attention(parts, [score for score in scores if score in BY_ATTENTION])
+    by_score = _from_weights(parts, [score for score in scores if score in FROM_WEIGHTS])
     for stack in traced.stacks:
-        if stack.stack.grid and stack.stack.words is None:  # the patch before may be at the end of the row above
-            found["previous"] = _without(found.get("previous", {}), stack)
+        if stack.stack.grid and stack.stack.words is None:  # the previous patch may be at the end of the row above
+            by_score["previous"] = _without(by_score.get("previous", {}), stack)
     if "importance" in scores:
-        found["importance"] = importance(traced, parts)
+        by_score["importance"] = importance(traced, parts)
     if "induction" in scores:
-        found["induction"] = induction(traced, seed, period)
+        by_score["induction"] = induction(traced, seed, period)
     if "copying" in scores:
-        found["copying"] = copying(traced, seed)
-    return ByName({score: _named(score, parts, found[score]) for score in scores})
+        by_score["copying"] = copying(traced, seed)
+    return NamedArrays({score: _table(score, parts, by_score[score]) for score in scores})
 
 
-def _without(of_parts: OfParts, stack: StackTrace) -> OfParts:
-    inside = {part.name for layer in stack.layers for part in layer.parts}
-    return {name: values for name, values in of_parts.items() if name not in inside}
+def _without(by_part: ByPart, stack: StackTrace) -> ByPart:
+    excluded = {part.name for layer in stack.layers for part in layer.parts}
+    return {name: score_H for name, score_H in by_part.items() if name not in excluded}
 
 
-def _named(score: str, parts: list[PartTrace], of_parts: OfParts) -> Named:
-    counts = [max(1, part.heads) for part in parts]  # additive attention is of one head
+def _table(score: str, parts: list[PartTrace], by_part: ByPart) -> Named:
+    counts = [max(1, part.heads) for part in parts]  # additive attention has a single head
     table = np.full((len(parts), max(counts)), math.nan, dtype=np.float32)
     for row, part in enumerate(parts):
-        if part.name in of_parts:
-            table[row, : counts[row]] = of_parts[part.name].float().cpu().numpy()
+        if part.name in by_part:
+            table[row, : counts[row]] = by_part[part.name].float().cpu().numpy()
     axes = [("part", [part.name for part in parts]), ("head", [str(head) for head in range(max(counts))])]
     return named(score, table, axes, "nats" if score == "importance" else "")
 
 
-# ---------------------------------------------------------------- when it is off
+# ---------------------------------------------------------------- importance
 
 
-def importance(traced: Trace, parts: list[PartTrace]) -> OfParts:
+def importance(traced: Trace, parts: list[PartTrace]) -> ByPart:
     subject = traced.subject
     parts = [part for part in parts if part.heads]
     offs = [Off(heads=(f"{part.name}.{head}",)) for part in parts for head in range(part.heads)]
@@ -108,104 +111,104 @@ def importance(traced: Trace, parts: list[PartTrace]) -> OfParts:
         return {}
     before_A = log_p_of_answers(subject, traced.logits_AW[None])[0]
     after_NA = ablate(subject, offs, read=lambda logits_BAW: log_p_of_answers(subject, logits_BAW))
-    lost_N = (before_A - after_NA).mean(1)
-    return dict(zip((part.name for part in parts), lost_N.split([part.heads for part in parts]), strict=True))
+    drop_N = (before_A - after_NA).mean(1)
+    return dict(zip((part.name for part in parts), drop_N.split([part.heads for part in parts]), strict=True))
 
 
-# ---------------------------------------------------------------- where it looks
+# ---------------------------------------------------------------- scores of the attention weights
 
 
-def _by_attention(parts: list[PartTrace], scores: Sequence[str]) -> dict[str, OfParts]:
-    """All scores that only need the weights, which are computed once for each part and not kept."""
-    found: dict[str, OfParts] = {score: {} for score in scores}
+def _from_weights(parts: list[PartTrace], scores: Sequence[str]) -> dict[str, ByPart]:
+    """The scores that only need the weights, which are computed once for each part and then dropped."""
+    by_score: dict[str, ByPart] = {score: {} for score in scores}
     for part in parts if scores else []:
         attention = part.attention()
-        chooses_T = visible_keys(attention)[0] > 1
+        counted_T = visible_keys(attention)[0] > 1
         for score in scores:
-            if score in ACROSS or not part.cross:
-                found[score][part.name] = BY_ATTENTION[score](attention, chooses_T)
-    return found
+            if score in CROSS_TOO or not part.cross:
+                by_score[score][part.name] = FROM_WEIGHTS[score](attention, counted_T)
+    return by_score
 
 
 def visible_keys(attention: AttentionTrace) -> Tensor:
-    """How many keys each query may look at, the same for all heads: [B, T]."""
+    """The number of keys that each query can attend to, the same for all heads: [B, T]."""
     return (~attention.scores_BHTS[:, 0].isneginf()).sum(-1)
 
 
-def entropy(attention: AttentionTrace, chooses_T: Tensor) -> Tensor:
+def entropy(attention: AttentionTrace, counted_T: Tensor) -> Tensor:
     weights_HTS = attention.weights_BHTS[0]
     most_T = visible_keys(attention)[0].to(weights_HTS).log()
     entropy_HT = torch.special.entr(weights_HTS).sum(-1)
-    return (entropy_HT / most_T)[:, chooses_T].mean(1)
+    return (entropy_HT / most_T)[:, counted_T].mean(1)
 
 
-def previous(attention: AttentionTrace, chooses_T: Tensor) -> Tensor:
+def to_previous(attention: AttentionTrace, counted_T: Tensor) -> Tensor:
     weights_HT = attention.weights_BHTS[0].diagonal(-1, -2, -1)
-    return weights_HT[:, chooses_T[1:]].mean(1)
+    return weights_HT[:, counted_T[1:]].mean(1)
 
 
-def itself(attention: AttentionTrace, chooses_T: Tensor) -> Tensor:
-    return attention.weights_BHTS[0].diagonal(0, -2, -1)[:, chooses_T].mean(1)
+def to_self(attention: AttentionTrace, counted_T: Tensor) -> Tensor:
+    return attention.weights_BHTS[0].diagonal(0, -2, -1)[:, counted_T].mean(1)
 
 
-def first(attention: AttentionTrace, chooses_T: Tensor) -> Tensor:
-    return attention.weights_BHTS[0, :, :, 0][:, chooses_T].mean(1)
+def to_first(attention: AttentionTrace, counted_T: Tensor) -> Tensor:
+    return attention.weights_BHTS[0, :, :, 0][:, counted_T].mean(1)
 
 
-BY_ATTENTION: dict[str, Callable[[AttentionTrace, Tensor], Tensor]] = {
+FROM_WEIGHTS: dict[str, Callable[[AttentionTrace, Tensor], Tensor]] = {
     "entropy": entropy,
-    "previous": previous,
-    "self": itself,
-    "first": first,
+    "previous": to_previous,
+    "self": to_self,
+    "first": to_first,
 }
-ACROSS = ("entropy", "first")  # those that make sense from one sequence to another
+CROSS_TOO = ("entropy", "first")  # defined for cross-attention too
 
 
 # ---------------------------------------------------------------- induction
 
 
-def induction(traced: Trace, seed: int, period: int) -> OfParts:
+def induction(traced: Trace, seed: int, period: int) -> ByPart:
     subject = traced.subject
     if subject.with_tokens is None or len(traced.stacks) > 1 or not traced.last.causal:
         return {}
     embed = subject.last.embed
     assert subject.tokens is not None
     starts = subject.tokens[0][:1] if 0 in subject.last.fixed else []
-    positions = getattr(embed.positions, "table", None)  # learned ones, which end somewhere
-    if positions is not None:
-        period = min(period, (positions.num_embeddings - len(starts)) // 2)
+    learned_positions = getattr(embed.positions, "table", None)
+    if learned_positions is not None:
+        period = min(period, (learned_positions.num_embeddings - len(starts)) // 2)
     words = ordinary_words(subject)
     if len(words) < 2 or period < 2:
         return {}
-    sums: OfParts = {}
+    means: ByPart = {}
     for draw in range(DRAWS):
         ids = random_tokens(words, period, seed + draw)
         repeated = trace(subject.with_tokens([[*starts, *ids, *ids]]))
         for part in repeated.parts():
             if part.attends:
-                back_HQ = part.attention().weights_BHTS[0].diagonal(1 - period, -2, -1)
-                sums[part.name] = sums.get(part.name, 0.0) + back_HQ[:, -period:].mean(1) / DRAWS
-    return sums
+                weights_HQ = part.attention().weights_BHTS[0].diagonal(1 - period, -2, -1)
+                means[part.name] = means.get(part.name, 0.0) + weights_HQ[:, -period:].mean(1) / DRAWS
+    return means
 
 
 def ordinary_words(subject: Subject) -> list[int]:
-    """The ids that can be written and are no marks, such as <end>; of pixels, every colour."""
+    """The ids that can be generated, except special tokens such as <end>; for pixels, all colours."""
     never = {*subject.never, *(range(len(SPECIALS)) if subject.last.grid is None else ())}
     return [token for token in range(subject.last.embed.table.num_embeddings) if token not in never]
 
 
 def random_tokens(words: Sequence[int], count: int, seed: int) -> list[int]:
-    """Different ones, if there are enough."""
+    """Distinct ones, if there are enough."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(-(-count // len(words)))])
-    return [words[index] for index in drawn[:count].tolist()]
+    order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(-(-count // len(words)))])
+    return [words[index] for index in order[:count].tolist()]
 
 
 # ---------------------------------------------------------------- copying
 
 
 @torch.no_grad()
-def copying(traced: Trace, seed: int) -> OfParts:
+def copying(traced: Trace, seed: int) -> ByPart:
     subject, stack = traced.subject, traced.last
     embed, readout = stack.stack.embed, subject.readout
     writes_words = readout is not None and readout.head is getattr(subject.model, "to_logits", None)
@@ -216,19 +219,19 @@ def copying(traced: Trace, seed: int) -> OfParts:
     tokens_N = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(seed))[:MOST_TOKENS]
     tokens_N = tokens_N.to(embed.table.weight.device)
     x_ND = embed.norm(embed.table(tokens_N) * embed.scale)
-    found: OfParts = {}
+    scores: ByPart = {}
     for layer in stack.layers:
         part = layer.part("mixer")
         if part is not None and isinstance(part.module, Attention):
             read_ND = layer.norm_of(part)(x_ND) if layer.block.pre_norm else x_ND
             wrote_HND = through_values(part, read_ND)
-            own_HN = [(_logits(readout, wrote_ND).argmax(-1) == tokens_N).float() for wrote_ND in wrote_HND]
-            found[part.name] = torch.stack(own_HN).mean(1)
-    return found
+            copied_HN = [(_logits(readout, wrote_ND).argmax(-1) == tokens_N).float() for wrote_ND in wrote_HND]
+            scores[part.name] = torch.stack(copied_HN).mean(1)
+    return scores
 
 
 def through_values(part: PartTrace, read_ND: Tensor) -> Tensor:
-    """What each head adds where it looks at one of these vectors alone, without biases: [H, N, D]."""
+    """The output of each head if it attends to one of these vectors only, without biases: [H, N, D]."""
     attention: Attention = part.module
     value_GVD = attention.to_qkv.weight.split(attention.widths)[2].unflatten(0, (attention.key_value_heads, -1))
     value_HVD = value_GVD.repeat_interleave(attention.heads // attention.key_value_heads, 0)
@@ -238,7 +241,7 @@ def through_values(part: PartTrace, read_ND: Tensor) -> Tensor:
 
 
 def _logits(readout: Readout, x_ND: Tensor) -> Tensor:
-    """What this alone adds to the logit of every word: [N, W]."""
+    """What each vector alone adds to the logit of every word: [N, W]."""
     terms, x = torch.stack([x_ND, torch.zeros_like(x_ND)]), x_ND  # biases go to the second term
     for step in (Normed(readout.norm), *readout.steps):
         terms, x = step.carry(terms, x), step(x)

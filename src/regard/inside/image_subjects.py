@@ -13,19 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from regard.inside.readout import Pool, Readout
-from regard.inside.subject import Answer, Stack, Subject, blocks_of, patch_names, plainly
+from regard.inside.subject import Answer, Stack, Subject, blocks_of, patch_names, unfused_eval
 from regard.layers.patches import PatchEmbedding
 from regard.models.detector import DenseDetector, Detector
 from regard.models.segmenter import LinearHead, SegmentingSwin, SegmentingViT
 from regard.models.swin import Stage, Swin, SwinBody
 from regard.models.vision import VisionTransformer
 
-LAYERS = "layers"  # the name of a stack that is alone
+LAYERS = "layers"  # the name of a model's only stack
 
 
 def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -> Subject:
-    """An image and its class; of a detector, the class of its surest box; of a segmenter, that of the highest logit
-    in the mean of all pixels."""
+    """An image and its class; for a detector, the class of its surest box; for a segmenter, the class with the highest
+    logit in the mean of all pixels."""
 
     def rows_of(rows: int) -> Tensor:
         return image_CHW.expand(rows, -1, -1, -1)
@@ -53,8 +53,8 @@ def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -
         if isinstance(model, SwinBody)
         else [patches(LAYERS, model.patches, blocks_of(model.trunk.blocks))]
     )
-    first = isinstance(model, VisionTransformer) and model.pooling == "first"
-    answer = class_answer(model, forward, classes, 0 if first else None)
+    reads_first = isinstance(model, VisionTransformer) and model.pooling == "first"
+    answer = class_answer(model, forward, classes, 0 if reads_first else None)
     if isinstance(model, SegmentingViT | SegmentingSwin):
         answer = replace(answer, label=f"{answer.label}, mean of all pixels")
     return Subject(model, stacks, [answer], forward, readout, classes.__getitem__, output_text=answer.label, **about)
@@ -63,7 +63,7 @@ def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -
 def _detector(
     model: Detector, rows_of: Callable[[int], Tensor], classes: Sequence[str], about: dict[str, Any]
 ) -> Subject:
-    with torch.no_grad(), plainly(model):
+    with torch.no_grad(), unfused_eval(model):
         logits_BLK, boxes_BL4 = model(rows_of(1))
         scores_LK = model.scores(logits_BLK)[0]
     proposal, kind = divmod(int(scores_LK.argmax()), scores_LK.shape[1])
@@ -74,7 +74,7 @@ def _detector(
 
     dense = isinstance(model, DenseDetector)
     head = _of_cell(model, proposal) if isinstance(model, DenseDetector) else model.to_classes
-    names = [*classes, "nothing"]  # which a set of boxes has as a class of its own
+    names = [*classes, "nothing"]  # a class of its own in set prediction
     label = f"{classes[kind]}, the surest box"
     return Subject(
         model,
@@ -91,7 +91,7 @@ def _detector(
 
 
 def _of_cell(model: DenseDetector, proposal: int) -> nn.Linear:
-    """What reads the classes of one cell of a patch: some rows of the head."""
+    """The classifier of one cell of a patch: some rows of the head."""
     columns = model.patches.grid[1] * model.cells
     row, column = divmod(proposal, columns)
     cell = row % model.cells * model.cells + column % model.cells
@@ -100,7 +100,7 @@ def _of_cell(model: DenseDetector, proposal: int) -> nn.Linear:
 
 
 def _of_mean_pixel(model: SegmentingViT | SegmentingSwin) -> Readout | None:
-    """The mean over pixels is linear in the mean patch, where each patch has a linear map to its own pixels."""
+    """Logits averaged over pixels are linear in the mean patch if each patch maps linearly to its own pixels."""
     if not isinstance(model, SegmentingViT) or not isinstance(model.to_classes, LinearHead):
         return None
     classes = model.to_classes.classes
@@ -109,15 +109,15 @@ def _of_mean_pixel(model: SegmentingViT | SegmentingSwin) -> Readout | None:
 
 
 def _linear(layer: nn.Linear, of_rows: Callable[[Tensor], Tensor]) -> nn.Linear:
-    """A linear map made of the rows of another."""
+    """A linear layer built from the rows of another."""
     weight_WD, bias_W = (of_rows(rows.detach()) for rows in (layer.weight, layer.bias))
-    made = nn.Linear(weight_WD.shape[1], weight_WD.shape[0], device="meta")
-    made.weight, made.bias = nn.Parameter(weight_WD), nn.Parameter(bias_W)
-    return made
+    linear = nn.Linear(weight_WD.shape[1], weight_WD.shape[0], device="meta")
+    linear.weight, linear.bias = nn.Parameter(weight_WD), nn.Parameter(bias_W)
+    return linear
 
 
 def patches(name: str, embed: PatchEmbedding, blocks: list[Any], queries: int = 0) -> Stack:
-    """The last `queries` of the registers are what boxes are read from."""
+    """`queries`: how many of the registers, at the end, are queries, from which boxes are read."""
     registers = 0 if embed.registers_ED is None else len(embed.registers_ED) - queries
     before = ["class"] * (embed.class_token_1D is not None)
     before += [f"register {n + 1}" for n in range(registers)] + [f"query {n + 1}" for n in range(queries)]
@@ -126,7 +126,7 @@ def patches(name: str, embed: PatchEmbedding, blocks: list[Any], queries: int = 
 
 
 def _stages(model: SwinBody) -> list[Stack]:
-    """Each stage is a stack; the patches of one are made of those of the one before."""
+    """Each stage is a stack; its patches are merged from those of the stage before."""
     stacks, grid = [], model.grid
     embed: nn.Module = model.patches_norm
     for number, stage in enumerate(model.stages):
@@ -139,6 +139,6 @@ def _stages(model: SwinBody) -> list[Stack]:
 def class_answer(
     model: nn.Module, forward: Callable[[int], Tensor], classes: Sequence[str], position: int | None
 ) -> Answer:
-    with torch.no_grad(), plainly(model):
+    with torch.no_grad(), unfused_eval(model):
         kind = int(forward(1)[0, 0].argmax())
     return Answer(position, kind, classes[kind])

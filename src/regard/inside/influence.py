@@ -1,13 +1,13 @@
-"""Influence: how strongly what comes out at one position depends on what goes in at another, for every mixer.
+"""Influence: how strongly the output at one position depends on the input at another, for any mixer.
 
-    influence_ts = ‖∂y_t / ∂x_s‖ = √ Σ_ij (∂y_ti / ∂x_sj)²                            the Frobenius norm of a block
+    influence_ts = ‖∂y_t / ∂x_s‖ = √ Σ_ij (∂y_ti / ∂x_sj)²                            Frobenius norm of a Jacobian block
 
-Of a stack, x is what its first block reads and y what its last one writes; or x is what the first block of a stack
-before it reads, as a decoder depends on its source. Of a part, x is what it reads (of a cross-attention the source, as
-the encoder left it), and y what it adds to the residual stream.
+For a stack, x is the input of its first block, or of that of an earlier stack (how a decoder depends on its source),
+and y the output of its last block. For a part, x is its input (for cross-attention, the encoder output) and y what it
+adds to the residual stream.
 
-A row of the Jacobian is the gradient of q · y_t. With all D unit vectors for q the norm is exact. For wide models q are
-P random orthonormal vectors, and ‖∂y_t/∂x_s‖² is estimated by D/P Σ_q ‖∂(q · y_t)/∂x_s‖², which is right in the mean.
+A row of the Jacobian is the gradient of q · y_t for a unit vector q. With all D of them the norm is exact. In wide
+models q are P random orthonormal vectors, and D/P Σ_q ‖∂(q · y_t)/∂x_s‖² is an unbiased estimate of the square.
 
 Shapes: T positions of y · S positions of x · D model width · P probes · N = T·P gradients · B of them at once
 """
@@ -25,32 +25,34 @@ from regard.errors import UsageError, did_you_mean
 from regard.inside.named import Named, named
 from regard.inside.parts import PartTrace
 from regard.inside.sites import watching
-from regard.inside.subject import plainly
+from regard.inside.subject import unfused_eval
 from regard.inside.trace import Trace
 from regard.inside.variants import rows_with_gradients
 from regard.layers.context import Context
 
-MOST_GRADIENTS = 2048  # T·D: up to here it is exact
+MOST_GRADIENTS = 2048  # T·D: exact up to here
 PROBES = 16  # beyond
 
-Pass = Callable[[int], tuple[Tensor, Tensor]]  # so many equal rows: x, to be differentiated by, and y: [B, S or T, D]
+Pass = Callable[[int], tuple[Tensor, Tensor]]  # for B identical rows: x, a leaf for autograd, and y: [B, S or T, D]
 
 
 def influence(
     trace: Trace, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
 ) -> Named:
-    """Of a stack, by default the last, or of one part ("decoder.0.mixer"): [T, S]. `of`: the stack that reads x."""
+    """For a stack, by default the last, or a part ("decoder.0.mixer"): [T, S]. `of`: the stack that reads x."""
     if probes is not None and (not isinstance(probes, int) or probes < 1):
         raise UsageError(
-            f"{probes!r} probes are not enough." if isinstance(probes, int) else f"{probes!r} is no number of probes.",
-            "Each is a random direction in which the output is differentiated.",
+            f"{probes!r} probes are not enough."
+            if isinstance(probes, int)
+            else f"The number of probes is {probes!r}, not an integer.",
+            "A probe is a random direction in which the output is differentiated.",
             "Use 1 or more; None chooses the number.",
         )
     if part:
-        chosen = _part(trace, part, stack or of)
-        own = part.rpartition(".")[0].rpartition(".")[0]
-        stack, of = own, _before(trace, own) if _reads_source(chosen) else own
-        pass_ = _through_part(trace, chosen)
+        part_trace = _part(trace, part, stack or of)
+        stack = part.rpartition(".")[0].rpartition(".")[0]
+        of = _before(trace, stack) if _reads_source(part_trace) else stack
+        pass_ = _through_part(trace, part_trace)
     else:
         stack = _stack(trace, stack or trace.last.name)
         of = _stack(trace, of or stack)
@@ -70,7 +72,7 @@ def influence(
 
 
 def directions(probes: int, width: int, seed: int) -> Tensor:
-    """The unit vectors if there are as many, else random orthonormal ones: [P, D]."""
+    """All unit vectors if P = D, otherwise random orthonormal ones: [P, D]."""
     if probes == width:
         return torch.eye(width)
     normal_DP = torch.randn(width, probes, generator=torch.Generator().manual_seed(seed))
@@ -78,7 +80,7 @@ def directions(probes: int, width: int, seed: int) -> Tensor:
 
 
 def jacobian_norms(pass_: Pass, length: int, q_PD: Tensor, at_once: int) -> Tensor:
-    """√(D/P Σ_q ‖∂(q · y_t)/∂x_s‖²): [T, S]. One pass of the model serves all gradients, which are its rows in turn."""
+    """√(D/P Σ_q ‖∂(q · y_t)/∂x_s‖²): [T, S]. One forward pass serves all gradients, a chunk of rows at a time."""
     probes, width = q_PD.shape
     count = length * probes
     rows = min(at_once, count)
@@ -90,7 +92,7 @@ def jacobian_norms(pass_: Pass, length: int, q_PD: Tensor, at_once: int) -> Tens
         row_B = number_B - start
         v_BTD[row_B, number_B // probes] = q_PD[number_B % probes].to(y_BTD)
         (gradient_BSD,) = torch.autograd.grad(y_BTD, x_BSD, v_BTD, retain_graph=True, allow_unused=True)
-        if gradient_BSD is None:  # nothing of x reaches y
+        if gradient_BSD is None:  # y does not depend on x
             return y_BTD.new_zeros(length, x_BSD.shape[1])
         squares_NS.append(gradient_BSD[: len(row_B)].float().square().sum(-1))
     squares_TPS = torch.cat(squares_NS).unflatten(0, (length, probes))
@@ -103,9 +105,9 @@ def _through_stacks(trace: Trace, first: str, last: str) -> Pass:
 
     def pass_(rows: int) -> tuple[Tensor, Tensor]:
         x_BTD = _rows_of(x_TD, rows)
-        with watching(subject, keep=[end], edits={f"{first}.embedding": lambda _: x_BTD}) as seen:
+        with watching(subject, keep=[end], edits={f"{first}.embedding": lambda _: x_BTD}) as activations:
             subject.logits_with_gradient(rows)
-        return x_BTD, seen[end]
+        return x_BTD, activations[end]
 
     return pass_
 
@@ -115,38 +117,38 @@ def _through_part(trace: Trace, part: PartTrace) -> Pass:
     assert context is not None
 
     def pass_(rows: int) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad(), plainly(trace.subject.model), torch.backends.cudnn.flags(enabled=False):
+        with torch.enable_grad(), unfused_eval(trace.subject.model), torch.backends.cudnn.flags(enabled=False):
             x_BTD = read_BTD = _rows_of(part.read_TD, rows)
-            wide = expanded(context, rows)
+            batched = expanded(context, rows)
             if _reads_source(part):
-                assert wide.memory is not None
-                x_BTD = _rows_of(wide.memory.states_BSD[0], rows)
-                wide = dataclasses.replace(wide, memory=dataclasses.replace(wide.memory, states_BSD=x_BTD))
-            y_BTD = part.module(read_BTD, wide)
+                assert batched.memory is not None
+                x_BTD = _rows_of(batched.memory.states_BSD[0], rows)
+                batched = dataclasses.replace(batched, memory=dataclasses.replace(batched.memory, states_BSD=x_BTD))
+            y_BTD = part.module(read_BTD, batched)
             return x_BTD, y_BTD if part.scale_D is None else y_BTD * part.scale_D
 
     return pass_
 
 
 def expanded(context: Context, rows: int) -> Context:
-    """The same for so many equal rows."""
+    """The same context for this many identical rows."""
 
-    def widen(tensor: Tensor | None) -> Any:
+    def expand(tensor: Tensor | None) -> Any:
         return None if tensor is None else tensor.expand(rows, *tensor.shape[1:])
 
     memory = context.memory
     if memory is not None:
         memory = dataclasses.replace(
             memory,
-            states_BSD=widen(memory.states_BSD),
-            mask_B1TS=widen(memory.mask_B1TS),
-            summary_BD=widen(memory.summary_BD),
+            states_BSD=expand(memory.states_BSD),
+            mask_B1TS=expand(memory.mask_B1TS),
+            summary_BD=expand(memory.summary_BD),
         )
     return dataclasses.replace(
         context,
-        segments_BT=widen(context.segments_BT),
-        positions_BT=widen(context.positions_BT),
-        mask_B1TT=widen(context.mask_B1TT),
+        segments_BT=expand(context.segments_BT),
+        positions_BT=expand(context.positions_BT),
+        mask_B1TT=expand(context.mask_B1TT),
         memory=memory,
     )
 
@@ -160,7 +162,7 @@ def _reads_source(part: PartTrace) -> bool:
 
 
 def _before(trace: Trace, stack: str) -> str:
-    names = [each.name for each in trace.stacks]
+    names = [known.name for known in trace.stacks]
     return names[names.index(stack) - 1]
 
 
@@ -168,7 +170,7 @@ def _stack(trace: Trace, name: str) -> str:
     names = [stack.name for stack in trace.stacks]
     if name not in names:
         raise UsageError(
-            f"'{name}' is not a stack of this model.", "There is no such stack.", did_you_mean(name, names)
+            f"'{name}' is not a stack of this model.", f"Its stacks are {', '.join(names)}.", did_you_mean(name, names)
         )
     return name
 
@@ -180,6 +182,6 @@ def _part(trace: Trace, name: str, stack: str) -> PartTrace:
         raise UsageError(f"Influence is not defined for '{name}'.", why, did_you_mean(name, list(mixing)))
     if stack:
         raise UsageError(
-            "Both a part and a stack are given.", "Influence is computed for one of them.", f"Leave '{stack}' out."
+            "Both a part and a stack are given.", "Influence is computed for either.", f"Leave '{stack}' out."
         )
     return mixing[name]

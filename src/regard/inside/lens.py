@@ -1,13 +1,13 @@
-"""The logit lens: what the model would say if it stopped after each layer.
+"""The logit lens: what the model would predict if it stopped after each layer.
 
-    logits_l = head(norm(x_l))                       x_l: the residual stream after layer l; x_0: what was embedded
+    logits_l = head(norm(x_l))                       x_l: the residual stream after layer l; x_0: the embedding
     agreement_l = share of answers whose likeliest word is the final one
-    KL_l = Σ p_final ln(p_final / p_l)               nats, mean of the answers
-    p = softmax of the logits; σ of each, of classes that do not exclude each other
+    KL_l = Σ p_final ln(p_final / p_l)               nats
+    p = softmax(logits), or σ(logits) where classes do not exclude each other
 
-At the last layer this is the model's own answer: agreement is 100 %, and KL is 0.
+At the last layer this is the model's own prediction: agreement is 100 %, and KL is 0.
 
-Shapes: L layers, the embedding first · A answers · W words or classes · K likeliest
+Shapes: L layers, the embedding first · A answers · W words or classes
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import UsageError
-from regard.inside.named import Named, Together, named
-from regard.inside.subject import plainly
+from regard.inside.named import Named, Result, named
+from regard.inside.subject import unfused_eval
 from regard.inside.trace import Trace
 
 
 @dataclass(frozen=True, repr=False)
-class Lens(Together):
-    """Seen through the head after each layer of the last stack."""
+class Lens(Result):
+    """Predictions after each layer of the last stack."""
 
-    likeliest: Named  # probability of the likeliest word: [L, A]; `words` in its notes
+    likeliest: Named  # probability of the likeliest word: [L, A]; its notes have the `words`
     answer: Named  # probability of the answer itself: [L, A]
     kl: Named  # [L, A]
     agreement: Named  # [L], %
@@ -46,47 +46,47 @@ def lens(trace: Trace) -> Lens:
     last = trace.last
     layers = ["embedding", *(str(number + 1) for number in range(len(last.layers)))]
     answers = answer_names(trace)
-    final_AW = subject.sharing(trace.logits_AW)
-    divergence = of_each_class if subject.independent else of_one_distribution
-    said_A1 = torch.tensor([[answer.token] for answer in subject.answers], device=final_AW.device)
-    p_LA, said_LA, kl_LA, words_LA = [], [], [], []
+    final_AW = subject.softmax_logits(trace.logits_AW)
+    divergence = kl_of_sigmoids if subject.independent else kl_of_softmax
+    answer_A1 = torch.tensor([[answer.token] for answer in subject.answers], device=final_AW.device)
+    p_likeliest, p_answer, kl, likeliest = [], [], [], []
     for x_TD in last.residual_LTD:
-        with plainly(subject.model):
+        with unfused_eval(subject.model):
             logits_AW = subject.readout(x_TD[None])[0].float()
         p_AW, best_A = subject.log_p(logits_AW).exp(), subject.likeliest(logits_AW)
-        p_LA.append(p_AW.gather(1, best_A[:, None])[:, 0])
-        words_LA.append(best_A)
-        said_LA.append(p_AW.gather(1, said_A1)[:, 0])
-        kl_LA.append(divergence(final_AW, subject.sharing(logits_AW)))
-    tokens_LA = torch.stack(words_LA)
+        p_likeliest.append(p_AW.gather(1, best_A[:, None])[:, 0])
+        likeliest.append(best_A)
+        p_answer.append(p_AW.gather(1, answer_A1)[:, 0])
+        kl.append(divergence(final_AW, subject.softmax_logits(logits_AW)))
+    tokens_LA = torch.stack(likeliest)
     agreement_L = 100 * (tokens_LA == subject.likeliest(trace.logits_AW)).float().mean(-1)
     axes = [("layer", layers), ("answer", answers)]
     words = [[subject.name_of(token) for token in row] for row in tokens_LA.tolist()]
     return Lens(
-        named("probability of the likeliest", torch.stack(p_LA), axes, words=words),
-        named("probability of the answer", torch.stack(said_LA), axes),
-        named("KL", torch.stack(kl_LA), axes, "nats"),
+        named("probability of the likeliest", torch.stack(p_likeliest), axes, words=words),
+        named("probability of the answer", torch.stack(p_answer), axes),
+        named("KL", torch.stack(kl), axes, "nats"),
         named("agreement", agreement_L, [("layer", layers)], "%"),
     )
 
 
-def of_one_distribution(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
-    """KL(p_final ‖ p) of each answer, in nats: [A]. Where p_final is 0, nothing is added, whatever p is."""
+def kl_of_softmax(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
+    """KL(p_final ‖ p) of each answer, in nats: [A]. Terms with p_final = 0 are 0, whatever p is."""
     log_p_AW, log_q_AW = final_AW.log_softmax(-1), logits_AW.log_softmax(-1)
     terms_AW = log_p_AW.exp() * (log_p_AW - log_q_AW)
     return torch.where(log_p_AW.isneginf(), 0.0, terms_AW).sum(-1)
 
 
-def of_each_class(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
-    """The same where each class is there or not, by a sigmoid of its own: the sum over classes."""
-    there, not_there = (
+def kl_of_sigmoids(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
+    """The same for independent classes: the sum of the KL of their Bernoulli distributions."""
+    present_AW, absent_AW = (
         (sign * final_AW).sigmoid() * (F.logsigmoid(sign * final_AW) - F.logsigmoid(sign * logits_AW))
         for sign in (1, -1)
     )
-    return (there + not_there).sum(-1)
+    return (present_AW + absent_AW).sum(-1)
 
 
 def answer_names(trace: Trace) -> list[str]:
-    """The answers, numbered where there are several."""
+    """The labels of the answers, numbered if there are several."""
     labels = [answer.label for answer in trace.subject.answers]
     return labels if len(labels) < 2 else [f"{number + 1} {label}" for number, label in enumerate(labels)]

@@ -1,4 +1,4 @@
-"""Named arrays: numbers that say what their axes are, ready for a table, a file or a picture; alone or together."""
+"""Named arrays: numbers with names for their axes and labels along them, ready for a table, a file or a picture."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from torch import Tensor
 
 from regard.errors import UsageError, did_you_mean
 
-MOST_ROWS = 60  # of a table in a notebook, and columns
-TEXTS = ("position", "looked at", "from", "input", "written", "source", "target", "word")  # axes whose labels may recur
+MOST_ROWS = 60  # and columns, of a table in a notebook
+# Axes whose labels may recur, such as tokens: in tables they are numbered.
+RECURRING = ("position", "looked at", "from", "input", "written", "source", "target", "word")
 
 
 @dataclass(frozen=True)
 class Named:
-    """`axes` names every axis; `labels` what stands along it."""
+    """`axes` are the names of the axes, `labels` the labels along each."""
 
     name: str
     values: NDArray[Any]
     axes: tuple[str, ...]
     labels: tuple[list[str], ...]
     unit: str = ""
-    notes: dict[str, Any] = field(default_factory=dict)  # what else was measured
+    notes: dict[str, Any] = field(default_factory=dict)  # further measurements
 
     def __post_init__(self) -> None:
         assert self.values.shape == tuple(map(len, self.labels)), (self.name, self.values.shape)
         assert len(self.axes) == len(self.labels)
 
     def __repr__(self) -> str:
-        """In a line; all numbers are `values`."""
+        """One line, without the numbers."""
         return f"Named({self.name!r}: {self.size}{f', {self.unit}' if self.unit else ''})"
 
     @property
@@ -45,33 +46,33 @@ class Named:
         return " × ".join(f"{len(labels)} {axis}" for axis, labels in zip(self.axes, self.labels, strict=True))
 
     def __getitem__(self, which: str | int) -> Named | float:
-        """What is at a label of the first axis, or at a number, from 0: without that axis."""
-        n = self._place(which)
+        """The entry at a label of the first axis, or at an index from 0; it has one axis less."""
+        n = self._index(which)
         if self.values.ndim == 1:
             return float(self.values[n])
-        notes = {name: note[n] if self._of_each(note) else note for name, note in self.notes.items()}
+        notes = {name: note[n] if self._per_value(note) else note for name, note in self.notes.items()}
         return Named(self.name, self.values[n], self.axes[1:], self.labels[1:], self.unit, notes)
 
     def __iter__(self) -> Iterator[Named | float]:
         return (self[n] for n in range(len(self.values)))
 
-    def _place(self, which: str | int) -> int:
+    def _index(self, which: str | int) -> int:
         if not self.axes:
             raise UsageError(f"'{self.name}' has no axes.", "It is a single number.", "Use its values.")
         axis, labels = self.axes[0], self.labels[0]
         if isinstance(which, str):
-            found = [n for n, label in enumerate(labels) if label == which]
-            found = found or [n for n, label in enumerate(labels) if label.strip() == which]
-            if len(found) == 1:
-                return found[0]
-            if found:
+            indices = [n for n, label in enumerate(labels) if label == which]
+            indices = indices or [n for n, label in enumerate(labels) if label.strip() == which]
+            if len(indices) == 1:
+                return indices[0]
+            if indices:
                 raise UsageError(
                     f"'{which}' is not the only {axis} with this label.",
-                    f"It stands at {', '.join(map(str, found))}, counted from 0.",
-                    "Use one of these numbers.",
+                    f"It is at {', '.join(map(str, indices))}, counted from 0.",
+                    "Use one of these indices.",
                 )
             raise UsageError(
-                f"'{self.name}' has no {axis} '{which}'.", "There is no such label.", did_you_mean(which, labels)
+                f"'{self.name}' has no {axis} '{which}'.", "No label is spelled like this.", did_you_mean(which, labels)
             )
         if isinstance(which, int | np.integer) and not isinstance(which, bool):
             if -len(labels) <= which < len(labels):
@@ -83,12 +84,12 @@ class Named:
             )
         raise UsageError(
             f"{which!r} is neither a label nor a number.",
-            f"One of the first axis, {axis}, is needed.",
+            f"An entry of the first axis, {axis}, is needed.",
             "For anything else, such as slices, use its values.",
         )
 
-    def _of_each(self, note: Any) -> bool:
-        """Whether a note has something for each number."""
+    def _per_value(self, note: Any) -> bool:
+        """Whether a note has an entry for each value."""
         return isinstance(note, list) and np.array(note, dtype=object).shape == self.values.shape
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -96,62 +97,68 @@ class Named:
 
     @property
     def columns(self) -> list[str]:
-        """What `rows` have, each by another name."""
+        """The names of the columns of `rows`, each unique."""
         names = _columns(self.axes, self._numbered, self._words is not None)
-        return [*names, "value" if self.name in names else self.told]
+        return [*names, "value" if self.name in names else self.name_with_unit]
 
     @property
-    def told(self) -> str:
-        """The name, and the unit where there is one."""
+    def name_with_unit(self) -> str:
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def rows(self) -> Iterator[list[Any]]:
-        """One row for each number: what it is about, and the number.
+        """One row per value: its labels, its word if there is one, and the value.
 
-        Labels that may recur, such as tokens, come after their number, from 1; then the word that was found there.
+        Labels that may recur, such as tokens, are preceded by their number, from 1.
         """
         return self._rows(self._numbered, self._words is not None)
 
     def _rows(self, numbered: Sequence[bool], with_words: bool) -> Iterator[list[Any]]:
         words = self._words
         for index, labels in zip(np.ndindex(self.values.shape), itertools.product(*self.labels), strict=True):
-            places = [[n + 1, label] if two else [label] for n, label, two in zip(index, labels, numbered, strict=True)]
+            coordinates = [
+                [n + 1, label] if with_number else [label]
+                for n, label, with_number in zip(index, labels, numbered, strict=True)
+            ]
             word = ["" if words is None else words[index]] if with_words else []
-            yield [*itertools.chain(*places), *word, _known(self.values[index].item())]
+            yield [*itertools.chain(*coordinates), *word, _without_nan(self.values[index].item())]
 
     @property
     def _numbered(self) -> list[bool]:
-        """Of each axis, whether its labels may recur."""
+        """For each axis, whether its labels may recur."""
 
-        def counted(labels: list[str]) -> bool:
+        def are_numbers(labels: list[str]) -> bool:
             return any(labels == [str(n + first) for n in range(len(labels))] for first in (0, 1))
 
-        return [axis in TEXTS and not counted(labels) for axis, labels in zip(self.axes, self.labels, strict=True)]
+        axes = zip(self.axes, self.labels, strict=True)
+        return [axis in RECURRING and not are_numbers(labels) for axis, labels in axes]
 
     @property
     def _words(self) -> NDArray[Any] | None:
-        """One for each number, where there are any."""
+        """The words in the notes, if there is one for each value."""
         words = np.array(self.notes.get("words"), dtype=object)
         return words if words.shape == self.values.shape and self.notes.get("words") is not None else None
 
     def to_json(self) -> dict[str, Any]:
         content = {"name": self.name, "unit": self.unit, "axes": list(self.axes), "labels": list(self.labels)}
-        return content | {"values": _known(self.values.tolist())} | self.notes
+        return content | {"values": _without_nan(self.values.tolist())} | self.notes
 
     def to_csv(self) -> str:
         return _csv(self.columns, self.rows())
 
     def _repr_html_(self) -> str:
-        """As notebooks show it: a matrix as a table, anything else as a list of numbers."""
-        caption = self.told
+        """For notebooks: a matrix as a table, anything else as a list of values."""
+        caption = self.name_with_unit
         if self.values.ndim != 2:
-            shown = list(itertools.islice(self.rows(), MOST_ROWS))
+            first_rows = list(itertools.islice(self.rows(), MOST_ROWS))
             left_out = f", the first {MOST_ROWS} of {self.values.size:,}" if self.values.size > MOST_ROWS else ""
-            return html_table(f"{caption}{left_out}", self.columns, shown)
+            return html_table(f"{caption}{left_out}", self.columns, first_rows)
         left_out = f", the beginning of {self.size}" if max(self.values.shape) > MOST_ROWS else ""
         words = self._words
         rows = [
-            [label, *(value if words is None else f"{words[row, n]} {_short(value)}" for n, value in enumerate(values))]
+            [
+                label,
+                *(value if words is None else f"{words[row, n]} {_cell_text(value)}" for n, value in enumerate(values)),
+            ]
             for row, (label, values) in enumerate(
                 zip(self.labels[0], self.values[:MOST_ROWS, :MOST_ROWS], strict=False)
             )
@@ -159,8 +166,8 @@ class Named:
         return html_table(f"{caption}{left_out}", ["", *self.labels[1][:MOST_ROWS]], rows, named_rows=True)
 
 
-class ByName(dict[str, Named]):
-    """Several arrays by name: told in a line, and in a notebook as tables."""
+class NamedArrays(dict[str, Named]):
+    """Several arrays by name; its repr has one line, and a notebook shows tables."""
 
     def __repr__(self) -> str:
         return f"{{{', '.join(f'{name!r}: {array.size}' for name, array in self.items())}}}"
@@ -169,55 +176,54 @@ class ByName(dict[str, Named]):
         return "".join(array._repr_html_() for array in self.values())
 
 
-class Together:
-    """What was measured together, as fields of a dataclass: told in a line, as JSON, and in a notebook.
-
-    Shown are the arrays among the fields, of which one may be several by name, and `facts`.
-    """
+class Result:
+    """Base of dataclasses whose fields are arrays, dicts of arrays, numbers and strings: repr, JSON and HTML."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What else there is to say: fields that are a number or a word."""
-        every = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        return {name: value for name, value in every.items() if isinstance(value, str | int | float)}
+        """Fields that are a number or a string."""
+        return {name: value for name, value in self._fields().items() if isinstance(value, str | int | float)}
 
     @property
     def arrays(self) -> dict[str, Named | dict[str, Named]]:
-        every = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        return {name: value for name, value in every.items() if isinstance(value, Named) or _several(value)}
+        """Fields that are an array, or several by name."""
+        return {name: value for name, value in self._fields().items() if isinstance(value, Named) or _is_group(value)}
 
     def __repr__(self) -> str:
-        told = [f"{name}={_short(value)}" for name, value in self.facts.items()]
-        told += [f"{name}: {array.size}" for name, array in self._each()]
-        return f"{type(self).__name__}({', '.join(told)})"
+        facts = [f"{name}={_cell_text(value)}" for name, value in self.facts.items()]
+        sizes = [f"{name}: {array.size}" for name, array in self._flat_arrays()]
+        return f"{type(self).__name__}({', '.join([*facts, *sizes])})"
 
     def to_json(self) -> dict[str, Any]:
-        def plain(array: Named | dict[str, Named]) -> dict[str, Any]:
-            return (
-                array.to_json() if isinstance(array, Named) else {name: each.to_json() for name, each in array.items()}
-            )
+        def plain(value: Named | dict[str, Named]) -> dict[str, Any]:
+            if isinstance(value, Named):
+                return value.to_json()
+            return {name: array.to_json() for name, array in value.items()}
 
-        return {**_known(self.facts), **{name: plain(array) for name, array in self.arrays.items()}}
+        return {**_without_nan(self.facts), **{name: plain(value) for name, value in self.arrays.items()}}
 
     def _repr_html_(self) -> str:
-        facts = html_table(type(self).__name__, [], [[*each] for each in self.facts.items()], named_rows=True)
-        parts = [f"<h4>{html.escape(name)}</h4>{array._repr_html_()}" for name, array in self._each()]
-        return "".join([facts, *parts])
+        facts = html_table(type(self).__name__, [], [[*fact] for fact in self.facts.items()], named_rows=True)
+        tables = [f"<h4>{html.escape(name)}</h4>{array._repr_html_()}" for name, array in self._flat_arrays()]
+        return "".join([facts, *tables])
 
-    def _each(self) -> Iterator[tuple[str, Named]]:
-        for name, array in self.arrays.items():
-            yield from [(name, array)] if isinstance(array, Named) else array.items()
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    def _flat_arrays(self) -> Iterator[tuple[str, Named]]:
+        for name, value in self.arrays.items():
+            yield from [(name, value)] if isinstance(value, Named) else value.items()
 
 
 def csv_of(arrays: Sequence[Named]) -> str:
-    """Those that have the axes of the first. Where they are several, the first column names the array."""
-    alike = with_axes_of_first(arrays)
-    if len(alike) == 1:
-        return alike[0].to_csv()
-    numbered = [any(axis) for axis in zip(*(array._numbered for array in alike), strict=True)]
-    with_words = any(array._words is not None for array in alike)
-    rows = ([array.told, *row] for array in alike for row in array._rows(numbered, with_words))
-    return _csv(["array", *_columns(alike[0].axes, numbered, with_words), "value"], rows)
+    """All arrays that have the axes of the first one. If there are several, the first column names the array."""
+    same_axes = with_axes_of_first(arrays)
+    if len(same_axes) == 1:
+        return same_axes[0].to_csv()
+    numbered = [any(axis) for axis in zip(*(array._numbered for array in same_axes), strict=True)]
+    with_words = any(array._words is not None for array in same_axes)
+    rows = ([array.name_with_unit, *row] for array in same_axes for row in array._rows(numbered, with_words))
+    return _csv(["array", *_columns(same_axes[0].axes, numbered, with_words), "value"], rows)
 
 
 def with_axes_of_first(arrays: Sequence[Named]) -> list[Named]:
@@ -225,8 +231,10 @@ def with_axes_of_first(arrays: Sequence[Named]) -> list[Named]:
 
 
 def _columns(axes: Sequence[str], numbered: Sequence[bool], with_words: bool) -> list[str]:
-    """What stands before each number of a table."""
-    names = [[f"{axis} number", axis] if two else [axis] for axis, two in zip(axes, numbered, strict=True)]
+    """The columns before that of the values."""
+    names = [
+        [f"{axis} number", axis] if with_number else [axis] for axis, with_number in zip(axes, numbered, strict=True)
+    ]
     return [*itertools.chain(*names), *(["word"] if with_words else [])]
 
 
@@ -238,15 +246,15 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return file.getvalue()
 
 
-def _several(value: Any) -> bool:
+def _is_group(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(isinstance(each, Named) for each in value.values())
 
 
 def html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], named_rows: bool = False) -> str:
-    """Of HTML. `named_rows`: the first cell of each says what the others are about."""
+    """`named_rows`: the first cell of each row is its header."""
 
     def cell(value: Any, tag: str) -> str:
-        return f"<{tag}>{html.escape(_short(value))}</{tag}>"
+        return f"<{tag}>{html.escape(_cell_text(value))}</{tag}>"
 
     lines = ["".join(cell(name, "th") for name in head)] if head else []
     lines += [
@@ -263,23 +271,23 @@ def named(
     unit: str = "",
     **notes: Any,
 ) -> Named:
-    """`axes`: the name of each, and what stands along it."""
+    """`axes`: the name of each axis, and the labels along it."""
     array = values.detach().float().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     return Named(name, array, tuple(axis for axis, _ in axes), tuple(list(labels) for _, labels in axes), unit, notes)
 
 
-def _known(value: Any) -> Any:
-    """None for NaN: what there is not, such as a head that a layer does not have. JSON has no other word for it."""
+def _without_nan(value: Any) -> Any:
+    """None for NaN, which JSON lacks: values that do not exist, such as those of heads that a layer does not have."""
     if isinstance(value, list):
-        return [_known(each) for each in value]
+        return [_without_nan(each) for each in value]
     if isinstance(value, dict):
-        return {name: _known(each) for name, each in value.items()}
+        return {name: _without_nan(each) for name, each in value.items()}
     return None if isinstance(value, float | np.floating) and math.isnan(value) else value
 
 
-def _short(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     if isinstance(cell, list | tuple):
-        return ", ".join(map(_short, cell))
-    if cell is None or _known(cell) is None:
+        return ", ".join(map(_cell_text, cell))
+    if cell is None or _without_nan(cell) is None:
         return ""
     return f"{cell:.3f}" if isinstance(cell, float | np.floating) else str(cell)

@@ -1,4 +1,4 @@
-"""A trace as a notebook shows it: its input and output, its stacks, and every answer with its probability."""
+"""A trace as HTML for notebooks: its input and output, its stacks, and every answer with its probability."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def as_html(trace: Trace) -> str:
-    """Two tables. Answers are numbered from 0, as in Python; of many the last are shown, as in pictures."""
+    """Two tables. Answers are numbered from 0, as in Python; of many, the last ones are shown, as in pictures."""
     subject, p_AW = trace.subject, trace.p_AW
     stacks = "; ".join(map(str, trace.stacks))
     facts = [["input", subject.input_text], ["output", trace.output_text], ["stacks", stacks]]

@@ -1,13 +1,13 @@
-"""Hyena as a matrix. Its gates depend on the input; given them, every channel is a linear map of its v.
+"""Hyena as a matrix. Given its gates, which depend on the input, every channel is a linear map of its v.
 
     paper     M = diag(xᴺ) T_N … diag(x¹) T_1
     public    M = diag(xᴺ) (T_{N−1} + D_{N−1} I) diag(xᴺ⁻¹) … (T_1 + D_1 I) diag(x¹)
 
     y = M v          Y = y W_out          T_n: the filter hⁿ as a Toeplitz matrix
 
-So M is to Hyena what its weights are to attention: row t says what position t takes from each other one. It is another
-one for every channel, and its numbers may be negative. The notes of each matrix have the largest `difference` between
-M v and what the layer gathered by its FFT.
+So M is to Hyena what the weights are to attention: row t is what position t takes from every position. It differs from
+channel to channel, and its entries may be negative. The notes of each matrix have the largest `difference` between M v
+and the output of the layer's FFT.
 
 Shapes: D channels · T positions · K taps of a filter
 """
@@ -24,12 +24,12 @@ from regard.inside.named import Named, named
 from regard.inside.parts import PartTrace
 from regard.layers.hyena import Hyena
 
-MOST_NUMBERS = 1 << 24  # of the matrices that are in memory at once
+MOST_NUMBERS = 1 << 24  # in the matrices of a chunk
 
 
 @torch.no_grad()
 def operator(part: PartTrace, channel: int, pieces: Sequence[str] | None = None) -> Named:
-    """M of one channel: [T, T]. `pieces`: what stands at the positions."""
+    """M of one channel: [T, T]. `pieces`: the tokens at the positions."""
     hyena = _hyena(part)
     if not isinstance(channel, int) or isinstance(channel, bool) or not 0 <= channel < hyena.width:
         raise UsageError(
@@ -42,7 +42,7 @@ def operator(part: PartTrace, channel: int, pieces: Sequence[str] | None = None)
 
 @torch.no_grad()
 def mean_operator(part: PartTrace, pieces: Sequence[str] | None = None) -> Named:
-    """|M|, averaged over all channels: [T, T]."""
+    """Mean of |M| over all channels: [T, T]."""
     hyena, length = _hyena(part), len(part.read_TD)
     sum_TT, worst = part.read_TD.new_zeros(length, length, dtype=torch.float32), 0.0
     for matrix_DTT, difference in _operators(part, hyena, slice(0, hyena.width)):
@@ -54,38 +54,38 @@ def mean_operator(part: PartTrace, pieces: Sequence[str] | None = None) -> Named
 
 @torch.no_grad()
 def filters(part: PartTrace, taps: int | None = None) -> list[Named]:
-    """For every convolution how much each channel takes from t positions back, and from t ahead: [D, K] each.
+    """For every convolution, the filter over earlier positions and, if bidirectional, over later ones: [D, K] each.
 
-    They are as long as the input, unless it is said how long.
+    `taps`: their length K, by default that of the input.
     """
     hyena = _hyena(part)
     taps = taps or len(part.read_TD)
-    found = []
+    arrays = []
     for number, (back_DK, ahead_DK) in enumerate(hyena.filters(taps)):
         for direction, h_DK in (("back", back_DK), ("ahead", ahead_DK)):
             if h_DK is not None:
                 axes = [("channel", _numbers(hyena.width)), ("distance", _numbers(taps))]
-                found.append(named("filter", h_DK, axes, part=part.name, convolution=number, direction=direction))
-    return found
+                arrays.append(named("filter", h_DK, axes, part=part.name, convolution=number, direction=direction))
+    return arrays
 
 
 def _operators(part: PartTrace, hyena: Hyena, channels: slice) -> Iterator[tuple[Tensor, float]]:
-    """The matrices of some channels at a time, and how far they are from what the layer gathered."""
+    """M of a chunk of channels at a time, and its largest difference from the output of the FFT."""
     assert part.context is not None
     x_1TD = part.read_TD[None]
-    gathered_DT = hyena.gathered(x_1TD, part.context)[0].float()
+    fft_DT = hyena.gathered(x_1TD, part.context)[0].float()
     v_DT, *gates = (stream_1DT[0].float() for stream_1DT in hyena.streams(x_1TD, part.context))
     length = len(part.read_TD)
     at_once = max(1, MOST_NUMBERS // length**2)
     for start in range(channels.start, channels.stop, at_once):
-        some = slice(start, min(start + at_once, channels.stop))
-        matrix_DTT = _product(hyena, [gate_DT[some] for gate_DT in gates], some, length)
-        applied_DT = (matrix_DTT @ v_DT[some, :, None])[..., 0]
-        yield matrix_DTT, float((applied_DT - gathered_DT[some]).abs().max())
+        chunk = slice(start, min(start + at_once, channels.stop))
+        matrix_DTT = _product(hyena, [gate_DT[chunk] for gate_DT in gates], chunk, length)
+        y_DT = (matrix_DTT @ v_DT[chunk, :, None])[..., 0]
+        yield matrix_DTT, float((y_DT - fft_DT[chunk]).abs().max())
 
 
 def _product(hyena: Hyena, gates: list[Tensor], channels: slice, length: int) -> Tensor:
-    """M: [D, T, T]. A gate scales the rows of what comes after it."""
+    """M: [D, T, T]. diag(x) A scales the rows of A."""
     matrix_DTT: Tensor | None = None
     if hyena.skips is None:
         for n, x_DT in enumerate(gates):

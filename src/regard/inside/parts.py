@@ -26,9 +26,9 @@ class PartTrace:
     module: Any
     read_TD: Tensor  # its input; with pre-norm, after the norm
     wrote_TD: Tensor  # its output, which is added to the residual stream
-    context: Context | None  # which positions may attend to which; None: it is not an attention
+    context: Context | None  # which positions may attend to which; None: it mixes no positions
     joined_TX: Tensor | None  # the concatenated outputs of its heads, before W_out
-    scale_D: Tensor | None  # the layer scale of its output
+    scale_D: Tensor | None  # layer scale, already applied to `wrote_TD`
 
     def __repr__(self) -> str:
         heads = f", {self.heads} heads" if self.heads else ""
@@ -36,14 +36,14 @@ class PartTrace:
 
     @property
     def title(self) -> str:
-        """Its name in pictures and on the page: "self-attention", "cross-attention", "feed-forward", "Hyena"."""
+        """Its name for people: "self-attention", "cross-attention", "feed-forward", "Hyena"."""
         part = self.name.rpartition(".")[2]
         titles = {"cross": "cross-attention", "feedforward": "feed-forward"}
         return titles.get(part) or getattr(self.module, "title", "") or type(self.module).__name__
 
     @property
     def attends(self) -> bool:
-        """Whether it is an attention of any kind."""
+        """Whether it is attention of any kind."""
         return hasattr(self.module, "trace")
 
     @property
@@ -57,10 +57,10 @@ class PartTrace:
 
     @torch.no_grad()
     def attention(self) -> AttentionTrace:
-        """Scores and weights from the formula; on request only, as they grow with the square of the length."""
+        """Scores and weights, recomputed from the formula at each call: they are too large to store for all layers."""
         assert self.context is not None
-        traced: AttentionTrace = self.module.trace(self.read_TD[None], self.context)
-        return traced
+        attention: AttentionTrace = self.module.trace(self.read_TD[None], self.context)
+        return attention
 
     @property
     def heads(self) -> int:
@@ -69,7 +69,7 @@ class PartTrace:
 
     @torch.no_grad()
     def heads_HTD(self) -> Tensor:
-        """What each head adds to the residual stream: [H, T, D]. Together with `bias_D` they sum to `wrote_TD`."""
+        """What each head adds to the residual stream: [H, T, D]. These and `bias_D` sum to `wrote_TD`."""
         assert self.joined_TX is not None
         heads_HTV = self.joined_TX.unflatten(-1, (self.heads, -1)).transpose(0, 1)
         weight_HVD = self.module.to_out.weight.T.unflatten(0, (self.heads, -1))
@@ -122,11 +122,11 @@ class StackTrace:
 
     @property
     def baseline_TD(self) -> Tensor:
-        """What the first block would read of an empty input; what holds no input stays."""
-        holds_none_T1 = torch.zeros(len(self.stack.pieces), 1, dtype=torch.bool)
-        holds_none_T1[sorted(self.stack.fixed)] = True
+        """The input of the first block without content; positions that hold no input stay as they are."""
+        fixed_T1 = torch.zeros(len(self.stack.pieces), 1, dtype=torch.bool)
+        fixed_T1[sorted(self.stack.fixed)] = True
         x_TD = self.layers[0].before_TD
-        return torch.where(holds_none_T1.to(x_TD.device), x_TD, self.embedding.without_content_TD)
+        return torch.where(fixed_T1.to(x_TD.device), x_TD, self.embedding.without_content_TD)
 
     @property
     def causal(self) -> bool:

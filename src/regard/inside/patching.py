@@ -1,11 +1,11 @@
-"""Activation patching: what of one run, put into another, makes it say what the first one said.
+"""Activation patching: which activations of one run, copied into another, restore the output of the first.
 
-    d(run)  = logit of what the clean run said − logit of what the corrupted run said
+    d(run)  = logit(answer of the clean run) − logit(answer of the corrupted run)
     effect  = (d(patched) − d(corrupted)) / (d(clean) − d(corrupted))
 
-Patched is the corrupted run with one thing of the clean one in its place: the residual stream at one position after
-one layer, what one head gathers at all positions, or what one part adds at one position. 1: that alone restores the
-clean answer. 0: it changes nothing.
+The patched run is the corrupted run with one activation of the clean run: the residual stream at one position after one
+layer, the output of one head at all positions, or the output of one part at one position. 1: the patch alone restores
+the clean difference; 0: it has no effect.
 
 Shapes: N patches · B of them in a chunk · T positions · X width of a site · A answers · W words or classes
 """
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import UsageError
 from regard.inside.named import Named, named
@@ -29,7 +29,7 @@ from regard.inside.trace import Trace
 from regard.inside.variants import replacing, variants
 
 What = Literal["residual", "heads", "parts"]
-SMALLEST = 1e-6  # difference of two logits that anything can be measured in
+SMALLEST = 1e-6  # d(clean) − d(corrupted) to which an effect can be relative
 
 
 def patch(
@@ -39,14 +39,14 @@ def patch(
     answer: int | None = None,
     tokens: tuple[int, int] | None = None,
 ) -> Named:
-    """The effect of each patch; where there is nothing to patch, such as past the end of a stack, NaN.
+    """The effect of each patch; NaN where there is nothing to patch, such as past the end of a stack.
 
-    `answer`: of which place. If not given: the last, and if both say the same there, the first where they differ.
-    `tokens`: what is compared there, if not what the clean and the corrupted run said.
+    `answer`: by default the last; if both runs agree on that, the first on which they differ.
+    `tokens`: the two that are compared, by default the answers of the clean and the corrupted run.
     """
     if not isinstance(clean, Trace):
         raise UsageError(
-            "What is patched comes from another trace.",
+            "The activations must come from another trace.",
             f"This is a {type(clean).__name__}.",
             'Use run.trace("Another text.").',
         )
@@ -60,10 +60,10 @@ def patch(
             "Choose another answer, or another input.",
         )
     rows, columns, cells = _cells(corrupted.subject, what)
-    d_N = patched(corrupted, clean, [{site: where} for site, where, _ in cells], answer, tokens)
+    d_N = patched(corrupted, clean, [{cell.site: cell.part} for cell in cells], answer, tokens)
     effect = np.full((len(rows), len(columns)), math.nan, dtype=np.float32)
-    for (_, _, place), d in zip(cells, d_N.tolist(), strict=True):
-        effect[place] = (d - low) / (high - low)
+    for cell, d in zip(cells, d_N.tolist(), strict=True):
+        effect[cell.row, cell.column] = (d - low) / (high - low)
     name_of = corrupted.subject.name_of
     return named(
         "effect",
@@ -81,26 +81,26 @@ def patch(
 def patched(
     corrupted: Trace, clean: Trace, patches: Sequence[Mapping[str, Any]], answer: int, tokens: tuple[int, int]
 ) -> Tensor:
-    """The logit difference after each patch, which says of each site what of it comes from the clean run: [N].
+    """The logit difference d after each patch: [N]. A patch maps sites to the part that comes from the clean run.
 
-    That is a position, a slice of columns at all positions (of a site of heads), or `...` for all of it.
+    This is a position, a slice of columns at all positions (for sites of heads), or `...` for everything.
     """
-    sites = sorted({site for each in patches for site in each})
-    with watching(clean.subject, keep=sites) as seen:
+    sites = sorted({site for patch in patches for site in patch})
+    with watching(clean.subject, keep=sites) as activations:
         clean.subject.logits()
-    instead = {site: seen[site][0] for site in sites}
+    clean_values = {site: activations[site][0] for site in sites}
     masks = {}
-    for site, x_TX in instead.items():
+    for site, x_TX in clean_values.items():
         size = x_TX.shape[1 if site.endswith(".heads") else 0]
         mask_NX = torch.zeros(len(patches), size, dtype=torch.bool, device=x_TX.device)
-        for row, each in enumerate(patches):
-            if site in each:
-                mask_NX[row, each[site]] = True
+        for row, patch in enumerate(patches):
+            if site in patch:
+                mask_NX[row, patch[site]] = True
         masks[site] = mask_NX[:, None] if site.endswith(".heads") else mask_NX[..., None]
     return variants(
         corrupted.subject,
         len(patches),
-        replacing(masks, instead),
+        replacing(masks, clean_values),
         lambda logits_BAW: _difference(logits_BAW, answer, tokens),
     )
 
@@ -109,24 +109,30 @@ def _difference(logits_BAW: Tensor, answer: int, tokens: tuple[int, int]) -> Ten
     return logits_BAW[:, answer, tokens[0]] - logits_BAW[:, answer, tokens[1]]
 
 
-Cell = tuple[str, Any, tuple[int, int]]  # a site, which of it is patched, and where its effect stands
+class Cell(NamedTuple):
+    """A patch, and the cell of the table that has its effect."""
+
+    site: str
+    part: int | slice  # a position, or the columns of a head
+    row: int
+    column: int
 
 
 def _cells(subject: Subject, what: What) -> tuple[list[str], list[str], list[Cell]]:
-    """Names of the rows and of the columns, and what is patched for each cell."""
+    """Names of the rows and of the columns, and the patch of each cell."""
     sites = sites_of(subject)
     cells: list[Cell] = []
     if what == "heads":
         rows = [site for site in sites if site.endswith(".heads")]
         if not rows:
             raise UsageError(
-                "This model has no heads to patch.", "None of its parts is an attention.", 'Use what="parts".'
+                "This model has no heads to patch.", "None of its parts is an attention layer.", 'Use what="parts".'
             )
         for row, site in enumerate(rows):
-            heads, width = int(getattr(sites[site.removesuffix(".heads")], "heads", 0)), _features(sites[site])
-            step = width // heads
-            cells += [(site, slice(h * step, (h + 1) * step), (row, h)) for h in range(heads)]
-        most = 1 + max(column for _, _, (_, column) in cells)
+            heads, to_out = int(getattr(sites[site.removesuffix(".heads")], "heads", 0)), cast(nn.Linear, sites[site])
+            width = to_out.in_features // heads
+            cells += [Cell(site, slice(h * width, (h + 1) * width), row, h) for h in range(heads)]
+        most = 1 + max(cell.column for cell in cells)
         return [site.removesuffix(".heads") for site in rows], [str(head) for head in range(most)], cells
     if what == "parts":
         rows = [site for site in sites if site.rpartition(".")[2] in PARTS]
@@ -135,16 +141,12 @@ def _cells(subject: Subject, what: What) -> tuple[list[str], list[str], list[Cel
     else:
         raise UsageError(f"'{what}' cannot be patched.", 'It is "residual", "heads" or "parts".', 'Use "residual".')
     stacks = {site: next(stack for stack in subject.stacks if site.startswith(f"{stack.name}.")) for site in rows}
-    cells = [(site, t, (row, t)) for row, site in enumerate(rows) for t in range(len(stacks[site].pieces))]
+    cells = [Cell(site, t, row, t) for row, site in enumerate(rows) for t in range(len(stacks[site].pieces))]
     return rows, position_names(subject), cells
 
 
-def _features(to_out: Any) -> int:
-    return int(to_out.in_features)
-
-
 def position_names(subject: Subject) -> list[str]:
-    """Of the longest stack: numbers, with what stands there if there is only one."""
+    """The positions of the longest stack: numbers, and the pieces if there is only one stack."""
     if len(subject.stacks) == 1:
         return [f"{number + 1} {piece}" for number, piece in enumerate(subject.last.pieces)]
     return [str(number + 1) for number in range(max(len(stack.pieces) for stack in subject.stacks))]
@@ -153,13 +155,13 @@ def position_names(subject: Subject) -> list[str]:
 def _compared(
     corrupted: Subject, clean: Subject, answer: int | None, tokens: tuple[int, int] | None
 ) -> tuple[int, tuple[int, int]]:
-    """Which answer, and which of its words or classes."""
-    said = [(a.token, b.token) for a, b in zip(clean.answers, corrupted.answers, strict=True)]
+    """The answer, and the two tokens whose logits are compared."""
+    pairs = [(a.token, b.token) for a, b in zip(clean.answers, corrupted.answers, strict=True)]
     if answer is None:
-        differ = [number for number, (a, b) in enumerate(said) if a != b]
-        answer = len(said) - 1 if tokens or not differ or differ[-1] == len(said) - 1 else differ[0]
-    answer = corrupted.place(answer)
-    tokens = tokens or said[answer]
+        differ = [number for number, (a, b) in enumerate(pairs) if a != b]
+        answer = len(pairs) - 1 if tokens or not differ or differ[-1] == len(pairs) - 1 else differ[0]
+    answer = corrupted.answer_index(answer)
+    tokens = tokens or pairs[answer]
     if tokens[0] == tokens[1]:
         raise UsageError(
             f"Both inputs have the same answer, '{corrupted.name_of(tokens[0])}'.",
@@ -172,7 +174,7 @@ def _compared(
 def _must_match(corrupted: Subject, clean: Subject) -> None:
     if corrupted.model is not clean.model:
         raise UsageError(
-            "The traces come from two models.",
+            "The traces come from different models.",
             "Activations of one are meaningless in the other.",
             "Take both traces from the same loaded run.",
         )
@@ -180,10 +182,10 @@ def _must_match(corrupted: Subject, clean: Subject) -> None:
         if len(ours.pieces) != len(theirs.pieces):
             raise UsageError(
                 "These inputs differ in length.",
-                f"In '{ours.name}' one has {len(theirs.pieces)} positions, the other {len(ours.pieces)}.",
+                f"In '{ours.name}', one has {len(theirs.pieces)} positions, the other {len(ours.pieces)}.",
                 "Replace words by others with the same number of tokens.",
             )
-    # Where all positions are chosen from, they are the words of both, whichever was chosen.
+    # A span is chosen from all positions, so that its two answers are read in the same way in both runs.
     same = [answer.position for answer in corrupted.answers] == [answer.position for answer in clean.answers]
     if not (same or isinstance(corrupted.readout, SpanReadout)):
         raise UsageError(

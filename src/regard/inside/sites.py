@@ -1,12 +1,12 @@
-"""Sites: the places in a model where one can look, or change what passes.
+"""Sites: activations of a model that can be read and edited.
 
-    encoder.embedding           what the first block of a stack reads                [B, T, D]
-    encoder.0                   what a block has made of it                          [B, T, D]
-    encoder.0.mixer             what a part of a block adds to it; also .cross, .feedforward
-    encoder.0.mixer.heads       the heads side by side, before W_out                 [B, T, H·V]
+    encoder.embedding           input of the first block                             [B, T, D]
+    encoder.0                   output of a block                                    [B, T, D]
+    encoder.0.mixer             output of a part of a block; also .cross, .feedforward
+    encoder.0.mixer.heads       concatenated heads, before W_out                     [B, T, H·V]
 
-Blocks are counted from 0. While `watching`, an edit is a function of what passes; rows of a batch may each be edited
-in their own way, so that a hundred changes are one pass of the model.
+Blocks are counted from 0. Inside `watching`, an edit maps an activation to another one. Each row of the batch can be
+edited differently, so that a hundred changes are one forward pass.
 
 Shapes: B rows · T positions · H heads · V value width of a head · D model width
 """
@@ -27,7 +27,7 @@ Edit = Callable[[Tensor], Tensor]
 
 
 def sites_of(subject: Subject) -> dict[str, nn.Module]:
-    """The module of every site. Of heads, it is the one that reads them."""
+    """The module of every site: its output is the activation, or for heads its input."""
     sites: dict[str, nn.Module] = {}
     for stack in subject.stacks:
         sites[f"{stack.name}.embedding"] = stack.embed
@@ -44,28 +44,28 @@ def sites_of(subject: Subject) -> dict[str, nn.Module]:
 
 @contextmanager
 def watching(subject: Subject, keep: Collection[str] = (), edits: Mapping[str, Edit] | None = None) -> Iterator[Any]:
-    """Inside, each pass of the model notes what passed the sites to `keep`, as it was after the edits."""
+    """Inside, every forward pass applies the edits; yields a dict that it fills with the activations to `keep`."""
     edits = edits or {}
-    sites, seen = sites_of(subject), {}
+    sites, activations = sites_of(subject), {}
     handles = []
 
-    def passed(site: str, value: Tensor) -> Tensor:
+    def visit(site: str, value: Tensor) -> Tensor:
         value = edits[site](value) if site in edits else value
         if site in keep:
-            seen[site] = value
+            activations[site] = value
         return value
 
     for site in {*keep, *edits}:
         if site not in sites:
             raise UsageError(
-                f"'{site}' is not a place in this model.", "There is no such part.", did_you_mean(site, list(sites))
+                f"'{site}' is not a site of this model.", "There is no such part.", did_you_mean(site, list(sites))
             )
 
         def before(_: Any, inputs: tuple[Any, ...], site: str = site) -> Any:
-            return (passed(site, inputs[0]), *inputs[1:])
+            return (visit(site, inputs[0]), *inputs[1:])
 
         def after(_: Any, __: Any, output: Tensor, site: str = site) -> Tensor:
-            return passed(site, output)
+            return visit(site, output)
 
         module = sites[site]
         if site.endswith(".heads"):
@@ -73,7 +73,7 @@ def watching(subject: Subject, keep: Collection[str] = (), edits: Mapping[str, E
         else:
             handles.append(module.register_forward_hook(after))
     try:
-        yield seen
+        yield activations
     finally:
         for handle in handles:
             handle.remove()

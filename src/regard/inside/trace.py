@@ -1,8 +1,8 @@
 """Trace: everything that a model computed for one input, part by part.
 
-The fast path never stores attention weights. A trace runs the model as it is and notes what every part read and wrote;
-from what an attention read, its weights are then recomputed by the formula. To show that both are the same, the model
-runs a second time with every mixer replaced by its formula: `difference` is how far any logit moved.
+The fast path never stores attention weights. A trace runs the model unchanged and records the input and output of every
+part; attention weights are recomputed from the recorded inputs. To verify them, the model runs a second time with every
+mixer replaced by its formula: `difference` is the largest change of a logit.
 
 Shapes: B batch, of one · T positions · A answers · W words or classes · D model width · X heads, concatenated
 """
@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError, did_you_mean
 from regard.inside.embedded import embedded
-from regard.inside.formulas import has_formula, written_out
+from regard.inside.formulas import formula_output, has_formula
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.sites import PARTS, watching
-from regard.inside.subject import Stack, Subject, must_be_short, plainly
+from regard.inside.subject import Stack, Subject, check_length, unfused_eval
 from regard.layers.block import Block
 from regard.layers.context import Context
 from regard.models.swin import PatchMerging
@@ -38,30 +38,32 @@ if TYPE_CHECKING:
     from regard.inside.named import Named
     from regard.inside.patching import What
 
-LETTERS = 60  # of an input or an output, where a trace is told in a line
+MOST_LETTERS = 60  # of the input and the output in a repr
 
 
 class Trace:
-    """What `run.trace("A text.")` gives."""
+    """The result of `run.trace("A text.")`."""
 
     def __init__(self, subject: Subject, stacks: list[StackTrace], logits_AW: Tensor):
         self.subject, self.stacks, self.logits_AW = subject, stacks, logits_AW
 
     def __repr__(self) -> str:
-        given, said = (
-            textwrap.shorten(text, LETTERS, placeholder=" …") for text in (self.subject.input_text, self.output_text)
+        input_text, output_text = (
+            textwrap.shorten(text, MOST_LETTERS, placeholder=" …")
+            for text in (self.subject.input_text, self.output_text)
         )
-        return f"Trace({given!r} → {said!r}; {'; '.join(map(str, self.stacks))}; difference {self.difference:.1e})"
+        stacks = "; ".join(map(str, self.stacks))
+        return f"Trace({input_text!r} → {output_text!r}; {stacks}; difference {self.difference:.1e})"
 
     def _repr_html_(self) -> str:
-        """As notebooks show it."""
+        """For notebooks."""
         from regard.inside.notebook import as_html
 
         return as_html(self)
 
     @property
     def output_text(self) -> str:
-        """The output of the model, in words."""
+        """The output of the model as text."""
         return self.subject.output_text or self.subject.answers[-1].label
 
     def __getitem__(self, name: str) -> StackTrace:
@@ -70,7 +72,9 @@ class Trace:
             if stack.name == name:
                 return stack
         known = [stack.name for stack in self.stacks]
-        raise UsageError(f"There is no stack '{name}'.", "There is no such stack.", did_you_mean(str(name), known))
+        raise UsageError(
+            f"There is no stack '{name}'.", f"This model has {', '.join(known)}.", did_you_mean(str(name), known)
+        )
 
     @property
     def last(self) -> StackTrace:
@@ -88,27 +92,27 @@ class Trace:
 
     @property
     def first_answer(self) -> int:
-        """The one looked at if none is named: of words written about something the least certain, else the last."""
-        last = len(self.subject.answers) - 1
+        """The default answer: for an encoder-decoder the least certain token, otherwise the last answer."""
+        answers = self.subject.answers
         if len(self.subject.stacks) == 1 or self.subject.last.grid:
-            return last
+            return len(answers) - 1
         p_AW = self.p_AW
-        return min(range(last + 1), key=lambda number: float(p_AW[number, self.subject.answers[number].token]))
+        return min(range(len(answers)), key=lambda number: float(p_AW[number, answers[number].token]))
 
     def token(self, token: int | str | None, answer: int) -> int:
-        """A word or class by its number or its name; None: what was said there."""
+        """The id of a token or class, given by its id or name; None: that of the answer itself."""
         if token is None:
             return self.subject.answers[answer].token
-        found = self._token(token)
-        if found in self.subject.never_of(answer):
+        token = self._token_id(token)
+        if token in self.subject.never_of(answer):
             raise UsageError(
-                f"{self.subject.name_of(found)} cannot be generated at this position.",
+                f"{self.subject.name_of(token)} cannot be generated at this position.",
                 "It is never generated there.",
                 "Choose another token.",
             )
-        return found
+        return token
 
-    def _token(self, token: int | str) -> int:
+    def _token_id(self, token: int | str) -> int:
         subject, count = self.subject, self.logits_AW.shape[-1]
         if isinstance(token, int) and 0 <= token < count:
             return token
@@ -116,9 +120,9 @@ class Trace:
             raise UsageError(f"There is no token {token}.", f"There are {count:,}.", f"Use one from 0 to {count - 1}.")
         names = [subject.name_of(number) for number in range(count)]
         stripped = [name.strip() for name in names]
-        for spelled, known in ((token, names), (f" {token}", names), (token, stripped)):
-            if spelled in known:
-                return known.index(spelled)
+        for name, known in ((token, names), (f" {token}", names), (token, stripped)):
+            if name in known:
+                return known.index(name)
         raise UsageError(
             f"The model has no token '{token}'.",
             "A word may be several tokens; --what tokens shows them.",
@@ -126,33 +130,33 @@ class Trace:
         )
 
     def lens(self) -> Lens:
-        """What the model would say after each layer."""
+        """The logit lens: what the model would predict after each layer."""
         from regard.inside.lens import lens
 
         return lens(self)
 
     def candidates(self, count: int = 10, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Candidates:
-        """What the model could have said at each place, and how likely it is drawn with these settings."""
+        """The most probable tokens for each answer, and the probability that each is sampled with these settings."""
         from regard.inside.candidates import candidates
 
         return candidates(self, count, temperature, top_k, top_p)
 
     def force(self, answer: int, token: int | str, more: int | None = None) -> Trace:
-        """The trace with this token as that answer, and what the model writes after it."""
+        """The trace with this token forced as that answer, and the rest regenerated."""
         from regard.inside.forcing import force
 
-        answer = self.subject.place(answer)
+        answer = self.subject.answer_index(answer)
         return trace(force(self.subject, answer, self.token(token, answer), more))
 
     def contributions(self, answer: int | str | None = None, token: int | str | None = None) -> Named:
         """What each head and part added to the logit of an answer, or of another token in its place.
 
-        `contributions("alte")`: where "alte" was said, or of "alte" in place of the first answer.
+        `contributions("alte")`: of the answer "alte"; if there is none, of "alte" in place of the default answer.
         """
         from regard.inside.contributions import contributions
 
         if isinstance(answer, str):
-            labels = [each.label.strip() for each in self.subject.answers]
+            labels = [answer.label.strip() for answer in self.subject.answers]
             token, answer = (token, labels.index(answer)) if answer in labels else (answer, None)
         return contributions(self, self.first_answer if answer is None else answer, token)
 
@@ -165,10 +169,11 @@ class Trace:
         by: By = "zero",
         reference: Sequence[Trace] | None = None,
     ) -> Ablated:
-        """What the model says with these off: heads "decoder.0.cross.3", positions ("encoder", 3)."""
+        """The output with these switched off: heads "decoder.0.cross.3", positions ("encoder", 3)."""
         from regard.inside.ablation import Off, ablated
 
-        return ablated(self, Off(_names(heads), _names(parts), _names(layers), _positions(positions)), by, reference)
+        off = Off(_as_names(heads), _as_names(parts), _as_names(layers), _as_positions(positions))
+        return ablated(self, off, by, reference)
 
     def patch(
         self,
@@ -177,13 +182,13 @@ class Trace:
         answer: int | None = None,
         tokens: tuple[int, int] | None = None,
     ) -> Named:
-        """How far each activation of another input, put in here, leads to what was said about that one."""
+        """How far each activation of another input, patched in here, moves the output towards that of the other."""
         from regard.inside.patching import patch
 
         return patch(self, from_, what, answer, tokens)
 
     def rollout(self, stack: str = "") -> Named:
-        """How much of each position of the input is in each at the end of a stack, by its attention."""
+        """How much of each input position is in each output position of a stack, by its attention."""
         from regard.inside.rollout import rollout
 
         return rollout(self, stack)
@@ -195,7 +200,7 @@ class Trace:
         token: int | str | None = None,
         steps: int | None = None,
     ) -> Attribution:
-        """How much each position of the input speaks for an answer, or for another token in its place."""
+        """The contribution of each input position to an answer, or to another token in its place."""
         from regard.inside.attribution import attribute
 
         return attribute(self, method, self.first_answer if answer is None else answer, token, steps)
@@ -203,7 +208,7 @@ class Trace:
     def influence(
         self, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
     ) -> Named:
-        """How strongly each position at the end of a stack, or of one part, depends on each that it reads."""
+        """How strongly each output position of a stack or part depends on each of its input positions."""
         from regard.inside.influence import influence
 
         return influence(self, stack, part, of, probes, seed)
@@ -211,32 +216,32 @@ class Trace:
     def heads(
         self, scores: Sequence[Score] | None = None, seed: int = 0, period: int | None = None
     ) -> dict[str, Named]:
-        """What each head does, in numbers: every score, or those asked for."""
+        """What each head does, in numbers: all scores, or the given ones."""
         from regard.inside.heads import PERIOD, SCORES, heads
 
         return heads(self, SCORES if scores is None else scores, seed, period or PERIOD)
 
     def alignment(self, layer: int | None = None, reading: Reading | None = None, head: int | None = None) -> Named:
-        """Which source word each written word comes from; by default as it was found best on validation text."""
+        """Which source word each output word comes from. Defaults are chosen on validation text."""
         from regard.inside.alignment import alignment
 
         return alignment(self, layer, reading, head)
 
     def operator(self, part: str, channel: int | None = None) -> Named:
-        """Hyena at "layers.0.mixer" as a matrix, of one channel; or the mean of the sizes of all."""
+        """The Hyena layer "layers.0.mixer" as a matrix: of one channel, or the mean of |M| over all channels."""
         from regard.inside.operator import mean_operator, operator
 
-        found, pieces = self._part(part)
-        return mean_operator(found, pieces) if channel is None else operator(found, channel, pieces)
+        hyena, pieces = self._part(part)
+        return mean_operator(hyena, pieces) if channel is None else operator(hyena, channel, pieces)
 
     def filters(self, part: str) -> list[Named]:
-        """The filters of Hyena at "layers.0.mixer", as long as this input."""
+        """The filters of the Hyena layer "layers.0.mixer", as long as this input."""
         from regard.inside.operator import filters
 
         return filters(self._part(part)[0])
 
     def _part(self, name: str) -> tuple[PartTrace, list[str]]:
-        """A part, and what stands at its positions."""
+        """A part, and the tokens or patches at its positions."""
         for stack in self.stacks:
             for layer in stack.layers:
                 for part in layer.parts:
@@ -250,16 +255,16 @@ class Trace:
         """The largest change of a logit when every mixer is recomputed from its formula (formulas.py)."""
         with _by_formula(self.subject):
             formula_AW = self.subject.logits()[0]
-        both = torch.isfinite(formula_AW) | torch.isfinite(self.logits_AW)
-        return float((formula_AW - self.logits_AW)[both].abs().max())
+        finite_AW = torch.isfinite(formula_AW) | torch.isfinite(self.logits_AW)
+        return float((formula_AW - self.logits_AW)[finite_AW].abs().max())
 
 
 @torch.no_grad()
 def trace(subject: Subject) -> Trace:
-    """Run the model on the subject, and note what every part did."""
-    must_be_short(max(len(stack.pieces) for stack in subject.stacks))
+    """Run the model on the subject, and record what every part read and wrote."""
+    check_length(max(len(stack.pieces) for stack in subject.stacks))
     keep = [f"{stack.name}.{n}.{part}.heads" for stack in subject.stacks for n, part in _with_heads(stack)]
-    with _noted(subject) as noted, watching(subject, keep) as joined:
+    with _recording(subject) as recorded, watching(subject, keep) as joined:
         logits_AW = subject.logits()[0]
     stacks = []
     for stack in subject.stacks:
@@ -267,39 +272,45 @@ def trace(subject: Subject) -> Trace:
         for number, block in enumerate(stack.blocks):
             name = f"{stack.name}.{number}"
             parts = [
-                _part(f"{name}.{part}", block, *noted[f"{name}.{part}"], joined.get(f"{name}.{part}.heads"))
+                _part(f"{name}.{part}", block, *recorded[f"{name}.{part}"], joined.get(f"{name}.{part}.heads"))
                 for part in PARTS
                 if getattr(block, part) is not None
             ]
-            inputs, after_BTD = noted[name]
+            inputs, after_BTD = recorded[name]
             layers.append(LayerTrace(name, block, inputs[0][0], parts, after_BTD[0]))
-        inputs, output_BTD = noted[f"{stack.name}.embedding"]
+        inputs, output_BTD = recorded[f"{stack.name}.embedding"]
         stacks.append(StackTrace(stack, embedded(stack.embed, inputs, output_BTD), layers))
     return Trace(subject, stacks, logits_AW)
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    """One, or several."""
-    several = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
-    for name in several:
+def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """A single name counts as a list of one."""
+    listed = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
+    for name in listed:
         if not isinstance(name, str):
             raise UsageError(
-                f"{name!r} is not a name.", "Parts are named.", 'Use such as "decoder.0.cross.3" for a head.'
+                f"{name!r} is not a name.",
+                "Heads, parts and layers are given by name.",
+                'A head is named like "decoder.0.cross.3".',
             )
-    return several
+    return listed
 
 
-def _positions(positions: Any) -> tuple[tuple[str, int], ...]:
+def _as_positions(positions: Any) -> tuple[tuple[str, int], ...]:
     """Pairs of a stack and a position in it."""
-    several = tuple(positions) if isinstance(positions, Iterable) else (positions,)
-    for each in several:
-        if not (isinstance(each, tuple | list) and len(each) == 2 and isinstance(each[0], str)):
-            raise UsageError(f"{each!r} is not a position.", "It is in a stack.", 'Use such as [("encoder", 3)].')
-    return tuple((stack, position) for stack, position in several)
+    listed = tuple(positions) if isinstance(positions, Iterable) else (positions,)
+    for pair in listed:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise UsageError(
+                f"{pair!r} is not a position.",
+                "A position is a pair: the name of a stack, and a number.",
+                'Use a list such as [("encoder", 3)].',
+            )
+    return tuple((stack, position) for stack, position in listed)
 
 
 def input_stacks(trace: Trace) -> list[StackTrace]:
-    """Those that read the input: not a stage of a Swin whose patches are made of those of the stage before."""
+    """The stacks that read the input; later stages of a Swin read merged patches of the stage before."""
     return [stack for stack in trace.stacks if not isinstance(stack.stack.embed, PatchMerging)]
 
 
@@ -320,16 +331,16 @@ def _part(name: str, block: Block, inputs: tuple[Any, ...], output_BTD: Tensor, 
 
 
 @contextmanager
-def _noted(subject: Subject) -> Iterator[dict[str, tuple[tuple[Any, ...], Tensor]]]:
-    """What went into, and came out of, every embedding, block and part."""
-    noted: dict[str, tuple[tuple[Any, ...], Tensor]] = {}
+def _recording(subject: Subject) -> Iterator[dict[str, tuple[tuple[Any, ...], Tensor]]]:
+    """Inside, the inputs and the output of every embedding, block and part are recorded, by name."""
+    recorded: dict[str, tuple[tuple[Any, ...], Tensor]] = {}
     handles = []
 
     def watch(name: str, module: nn.Module) -> None:
-        def note(_: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-            noted[name] = inputs, output
+        def record(_: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+            recorded[name] = inputs, output
 
-        handles.append(module.register_forward_hook(note))
+        handles.append(module.register_forward_hook(record))
 
     for stack in subject.stacks:
         watch(f"{stack.name}.embedding", stack.embed)
@@ -339,7 +350,7 @@ def _noted(subject: Subject) -> Iterator[dict[str, tuple[tuple[Any, ...], Tensor
                 if getattr(block, part) is not None:
                     watch(f"{stack.name}.{number}.{part}", getattr(block, part))
     try:
-        yield noted
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()
@@ -347,7 +358,7 @@ def _noted(subject: Subject) -> Iterator[dict[str, tuple[tuple[Any, ...], Tensor
 
 @contextmanager
 def _by_formula(subject: Subject) -> Iterator[None]:
-    """Inside, every mixer and cross-attention gives what its formula gives."""
+    """Inside, the output of every mixer and cross-attention is replaced by that of its formula."""
     handles = []
     for stack in subject.stacks:
         for block in stack.blocks:
@@ -355,10 +366,10 @@ def _by_formula(subject: Subject) -> Iterator[None]:
                 if part is not None and has_formula(part):
 
                     def by_formula(module: Any, inputs: tuple[Tensor, Context], output: Tensor) -> Tensor:
-                        return written_out(module, *inputs)
+                        return formula_output(module, *inputs)
 
                     handles.append(part.register_forward_hook(by_formula))
-    with plainly(subject.model):
+    with unfused_eval(subject.model):
         try:
             yield
         finally:

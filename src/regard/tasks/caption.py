@@ -304,11 +304,11 @@ class Caption(PictureTask[CaptionSettings]):
             image_CHW,
             ids,
             words,
-            own=not target,
+            generated=not target,
             input_text=Path(image).name,
             output_text=said,
             picture_HWC=pixels_HWC,
-            begun=lambda tokens, _: self.subject(image, forced=tokens),
+            with_prefix=lambda tokens, _: self.subject(image, forced=tokens),
         )
 
     def record_search(self, image: Path | str, **decoding: Any) -> SearchRecord:

@@ -348,10 +348,10 @@ class Chat(Task[ChatSettings]):
             ids,
             lambda token: marks.get(token) or self.tokenizer.piece(token),
             never,
-            written=len(ids) - len(begun),
+            generated=len(ids) - len(begun),
             input_text=text,
             output_text=self.tokenizer.decode([ids[len(begun) :]])[0],
-            begun=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
+            with_prefix=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
         )
 
     def remembered(self, turns: Sequence[tuple[bool, str]], room: int) -> Remembered:

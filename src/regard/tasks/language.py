@@ -385,10 +385,10 @@ class Language(RunningText[LanguageSettings]):
             ids,
             self.tokenizer.piece,
             never,
-            written=len(ids) - len(begun),
+            generated=len(ids) - len(begun),
             input_text=text,
             output_text=self.tokenizer.decode([ids[len(begun) :]])[0],
-            begun=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
+            with_prefix=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
         )
 
     def distil(self, modes: int) -> float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.data.stream import Stream
     from regard.decoding.engines import Engines
     from regard.evaluation.metrics import Evaluation
-    from regard.explain.shown import Shown
+    from regard.explain.explanation import Explanation
     from regard.hardware import Hardware
     from regard.inside.trace import Trace
     from regard.training.processes import Processes
@@ -201,15 +201,15 @@ class Task(ABC, Generic[S]):
         _must_fit(self.subject, given, options)
         return trace(self.subject(*given, **options))
 
-    def explain(self, *given: Any, what: str = "", **choice: Any) -> Shown:
+    def explain(self, *given: Any, what: str = "", **choice: Any) -> Explanation:
         """What is inside, as numbers and as a picture: `run.explain("A sentence.", what="lens").save("lens.svg")`.
 
         Input as in `trace`; kinds are those of `regard explain`, and so is what else can be chosen: stack, layer, head,
         answer, token, method, reading, count, temperature.
         """
-        from regard.explain.view import Choice, explained
+        from regard.explain.view import Choice, explain
 
-        return explained(self, given, what, Choice(**choice))
+        return explain(self, given, what, Choice(**choice))
 
     def draw(self) -> None:
         """The course of training so far, as a picture."""

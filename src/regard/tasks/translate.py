@@ -402,14 +402,14 @@ class PairTask(Task[P]):
         """A source, and its best output or the one given, to look into. `forced`: ids that the output begins with."""
         from regard.inside import subjects
         from regard.inside.forcing import completed
-        from regard.inside.subject import must_be_short
+        from regard.inside.subject import check_length
 
         translator = self.translator()
         source, written = self.tokenizers.both
         _must_say_something(text)
         long = self.long_sources(translator, split=True)
         length = len(source.encode([text])[0]) + 1
-        must_be_short(length)  # before it is translated
+        check_length(length)  # before it is translated
         long.notice(1, length)
         long.warn()
         if target:
@@ -422,10 +422,10 @@ class PairTask(Task[P]):
             translator.encode(text),
             ids,
             (source.piece, written.piece),
-            own=not target,
+            generated=not target,
             input_text=text,
             output_text=said,
-            begun=lambda tokens, _: self.subject(text, forced=tokens),
+            with_prefix=lambda tokens, _: self.subject(text, forced=tokens),
             aligner=self._aligner(text, said, ids),
         )
 

@@ -1,4 +1,4 @@
-"""What is shown: named numbers, a drawing of them, and how exact they are."""
+"""Explanation: the result of `run.explain`: named arrays, a drawing of them, and checks of how exact they are."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from regard.explain.figures import drawing, rendered
 from regard.explain.tokens import visible
 from regard.inside.named import Named
 
-NARROWEST = 6.0  # inches that a title may take, however narrow the picture is
-LETTERS = (0.085, 0.068, 0.06)  # widths of a letter: of the title, of what stands below it, and of what was checked
+NARROWEST = 6.0  # inches available to a title, however narrow the picture is
+LETTERS = (0.085, 0.068, 0.06)  # inches per letter: of the title, of the lines below it, and of the checks
 LINE = 0.175
-MOST_LETTERS = 320  # of an input or an output in a title
+MOST_LETTERS = 320  # of the input and the output
 
 
 @dataclass(frozen=True)
-class Shown:
+class Explanation:
     title: str
     arrays: list[Named]  # the main one first
     draw: Callable[[], Figure]
     remarks: list[str] = field(default_factory=list)  # what was chosen, left out or reduced
-    facts: dict[str, Any] = field(default_factory=dict)  # what else is told in JSON
-    faithful: str = ""  # how far one may believe it, where that can be measured
+    facts: dict[str, Any] = field(default_factory=dict)  # further content of the JSON
+    faithfulness: str = ""  # in one line, if it can be measured
     what: str = ""
     run: str = ""
     input_text: str = ""
@@ -35,27 +35,30 @@ class Shown:
     difference: float | None = None  # between the model's own logits and those recomputed from the formulas
 
     def __repr__(self) -> str:
-        """In a few lines; the numbers are `arrays`."""
+        """A few lines, without the numbers."""
         return "\n".join(
-            [f"Shown({self.title})", *(f"  {line}" for line in [*self.about, *self.checks, *map(repr, self.arrays)])]
+            [
+                f"Explanation({self.title})",
+                *(f"  {line}" for line in [*self.about, *self.checks, *map(repr, self.arrays)]),
+            ]
         )
 
     @property
     def about(self) -> list[str]:
-        """The input and what the model made of it, on one line; then remarks."""
-        both = " → ".join(_short(text) for text in (self.input_text, self.output_text) if text)
-        return [line for line in (both, *self.remarks) if line]
+        """Input and output on one line, then the remarks."""
+        input_and_output = " → ".join(_short(text) for text in (self.input_text, self.output_text) if text)
+        return [line for line in (input_and_output, *self.remarks) if line]
 
     @property
     def checks(self) -> list[str]:
-        """What was measured to show that this is what the model computed."""
-        lines = [self.faithful] if self.faithful else []
+        """How faithful the scores are, and how exact the recomputed numbers."""
+        lines = [self.faithfulness] if self.faithfulness else []
         if self.difference is not None:
             lines.append(f"recomputed from the formulas: logits differ by at most {self.difference:.1e}")
         return lines
 
     def figure(self) -> Figure:
-        """The drawing, its title above it, and what was checked below. Text may stand beyond the edges."""
+        """The drawing with the title above and the checks below. Text may extend beyond its edges."""
         with drawing():
             figure = self.draw()
             width, height = figure.get_size_inches()
@@ -69,8 +72,8 @@ class Shown:
             figure.text(0.0, -0.06 / height, "\n".join(checks), fontsize=7, color="0.35", va="top", linespacing=1.3)
         return figure
 
-    def rendered(self, ending: str) -> bytes:
-        return rendered(self.figure(), ending, whole=True)
+    def rendered(self, extension: str) -> bytes:
+        return rendered(self.figure(), extension, whole=True)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,22 +83,22 @@ class Shown:
             "input": self.input_text,
             "output": self.output_text,
             "difference": self.difference,
-            "remarks": [*self.remarks, *([self.faithful] if self.faithful else [])],
+            "remarks": [*self.remarks, *([self.faithfulness] if self.faithfulness else [])],
             **self.facts,
             "arrays": {array.name: array.to_json() for array in self.arrays},
         }
 
     def save(self, path: Path | str) -> None:
-        """As the ending says: .png, .svg, .html, .json or .csv."""
+        """The extension sets the format: .png, .svg, .html, .json or .csv."""
         from regard.explain.writing import write
 
         write(self, Path(path))
 
     def _repr_svg_(self) -> str:
-        """As notebooks show it."""
+        """For notebooks."""
         return self.rendered(".svg").decode()
 
 
 def _short(text: str) -> str:
-    shown = " ".join(map(visible, text.split(" "))) if text.strip(" ") else visible(text)
-    return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"
+    printable = " ".join(map(visible, text.split(" "))) if text.strip(" ") else visible(text)
+    return printable if len(printable) <= MOST_LETTERS else f"{printable[: MOST_LETTERS - 1]}…"

@@ -6,7 +6,7 @@ import torch
 from regard.data.tokenizers import END, START
 from regard.errors import UsageError
 from regard.inside.ablation import Off
-from regard.inside.rewriting import written
+from regard.inside.regeneration import regenerate
 from regard.inside.trace import trace
 
 SENTENCE = "The old farmer helps the child."
@@ -36,9 +36,9 @@ def greedy(model, source, count):
 def test_a_translator_writes_as_one_without_those_heads_would(trained, heads):
     subject, module = trained.subject(SENTENCE), trained.model.decoder[0].cross
     assert module.heads == 4
-    own = written(subject, Off())
+    own = regenerate(subject, Off())
     assert own == greedy(trained.model, subject.tokens[0], 64)
-    anew = written(subject, Off(heads=tuple(f"decoder.0.cross.{head}" for head in heads)), most=12)
+    anew = regenerate(subject, Off(heads=tuple(f"decoder.0.cross.{head}" for head in heads)), most=12)
     before = module.to_out.weight.detach().clone()
     try:
         with torch.no_grad():
@@ -55,15 +55,15 @@ def test_a_language_model_goes_on_after_its_text_as_far_as_it_can_read(make):
     ids = list(subject.tokens[0])
     for _ in range(5):
         ids.append(int(subject.with_tokens([ids]).logits()[0, -1].argmax()))
-    assert written(subject, Off(), most=5) == ids[6:]
-    assert written(subject, Off(), most=5, longest=8) == ids[6:8]
-    assert written(subject, Off(parts=("layers.0.feedforward",)), most=5) != ids[6:]
+    assert regenerate(subject, Off(), most=5) == ids[6:]
+    assert regenerate(subject, Off(), most=5, longest=8) == ids[6:8]
+    assert regenerate(subject, Off(parts=("layers.0.feedforward",)), most=5) != ids[6:]
 
 
 def test_a_position_that_is_off_stays_off_while_the_text_grows(make):
     subject = make("translator")
     last = ("decoder", 3)
-    tokens = written(subject, Off(positions=(last,)), most=6)
+    tokens = regenerate(subject, Off(positions=(last,)), most=6)
     for step in range(len(tokens)):
         now = subject.with_tokens([subject.tokens[0], [START, *tokens[:step]]])
         off = Off(positions=(last,) if step >= 3 else ())
@@ -74,4 +74,4 @@ def test_a_position_that_is_off_stays_off_while_the_text_grows(make):
 
 def test_a_class_is_not_written(make):
     with pytest.raises(UsageError, match="regenerated here"):
-        written(make("text_classifier"), Off())
+        regenerate(make("text_classifier"), Off())
