@@ -89,7 +89,7 @@ def _place(traced: TracedInput, owner: str, head: int, row: int, column: int) ->
 
 def _summed(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
     embedding = stack_of(traced, owner).embedding
-    terms_X = torch.stack([embedding.token_TD[row, column], embedding.place_TD[row, column]])
+    terms_X = torch.stack([embedding.raw_content_TD[row, column], embedding.raw_position_TD[row, column]])
     names = ("token", "place")
     line = sum_line(
         "x",
@@ -105,7 +105,7 @@ def _embedded(traced: TracedInput, owner: str, head: int, row: int, column: int)
     embedding = stack_of(traced, owner).embedding
     if isinstance(embedding.norm, nn.Identity):
         return _summed(traced, owner, head, row, column)
-    x_TD = embedding.token_TD + embedding.place_TD
+    x_TD = embedding.raw_content_TD + embedding.raw_position_TD
     return norm_lines(embedding.norm, x_TD[row], row_cells(f"{owner}.summed", row), column), ""
 
 
@@ -314,7 +314,7 @@ def _with_copying(lines: list[Line], logit: float) -> Derivation:
 
 def _probabilities(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
     subject = traced.trace.subject
-    logits_W, name_of = subject.sharing(traced.trace.logits_AW[row], row), subject.name_of
+    logits_W, name_of = subject.softmax_logits(traced.trace.logits_AW[row], row), subject.name_of
     if subject.independent:
         return [sigmoid_line(logits_W, column, ("logits", None, row, column))], ""
     return softmax_lines(logits_W, column, name_of, lambda index: ("logits", None, row, index), ("p", "z")), ""

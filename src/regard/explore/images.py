@@ -43,7 +43,7 @@ def readout_attention(traced: TracedInput, part: str, answer: int = -1) -> dict[
     stack = stack_with(trace, traced.part(part)).stack
     has_answers = stack.name == trace.last.name or trace.last.stack.grid is not None
     # A decoder reads every patch of its encoder alike.
-    reading_T = reading(trace, answer, stack) if has_answers else everywhere(stack)
+    reading_T = readout_weights(trace, answer, stack) if has_answers else mean_weights(stack)
     keys = key_stack(trace, traced.part(part)).stack
     return named(
         "attention",

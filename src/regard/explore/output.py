@@ -69,12 +69,12 @@ def _words(subject: Subject) -> list[str]:
 def continuation(traced: TracedInput, more: int = 24) -> dict[str, Any]:
     """The greedy continuation of the text by a language model."""
     subject = traced.trace.subject
-    if subject.begun is None or subject.tokens is None or len(subject.stacks) > 1:
+    if subject.with_prefix is None or subject.tokens is None or len(subject.stacks) > 1:
         raise UsageError(
             "This run does not generate a continuation.", "It is not a language model.", "Choose another run."
         )
     [ids] = subject.tokens
-    continued = subject.begun(ids[1:], max(1, min(more, 200)))
+    continued = subject.with_prefix(ids[1:], max(1, min(more, 200)))
     assert continued.tokens is not None
     written = continued.tokens[0][len(ids) :]
     return {

@@ -56,9 +56,9 @@ def overview(traced: TracedInput) -> dict[str, Any]:
             "attention": any(part.attends for part in trace.parts()),
             "rollout": any(part.attends and not part.cross for part in trace.parts()),
             "beams": hasattr(traced.task, "record_search"),
-            "force": subject.begun is not None,
-            "continue": subject.begun is not None and len(subject.stacks) == 1,
-            "write": writes(subject),
+            "force": subject.with_prefix is not None,
+            "continue": subject.with_prefix is not None and len(subject.stacks) == 1,
+            "write": generates_text(subject),
             "classes": hasattr(traced.task, "classes"),
         },
     }

@@ -279,7 +279,7 @@ def questions(traced: TracedInput) -> Iterator[Question]:
         yield "likeliest", {"answer": number}
     if hasattr(traced.task, "record_search"):
         yield "beams", {}
-    elif traced.trace.subject.begun is not None:
+    elif traced.trace.subject.with_prefix is not None:
         yield "continuation", {}
     for stack in traced.trace.stacks:
         for layer in range(len(stack.layers)):

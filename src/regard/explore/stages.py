@@ -25,7 +25,7 @@ from regard.errors import UsageError
 from regard.explore.session import TracedInput
 from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
-from regard.inside.subject import plainly
+from regard.inside.subject import unfused_eval
 from regard.inside.trace import Trace
 
 
@@ -114,7 +114,7 @@ def hidden(traced: TracedInput) -> list[Tensor]:
             "The answer is not a linear map of the last layer's output.",
             "Choose another step.",
         )
-    with plainly(traced.trace.subject.model):
+    with unfused_eval(traced.trace.subject.model):
         vectors = [readout.pooled(out(traced, traced.trace.last)[None])]
         for step in readout.steps:
             vectors.append(step(vectors[-1]))
@@ -126,7 +126,7 @@ def hidden(traced: TracedInput) -> list[Tensor]:
 
 def _of_embedding(traced: TracedInput, owner: str, quantity: str) -> Tensor:
     stack = stack_of(traced, owner)
-    token_TD, place_TD = stack.embedding.token_TD, stack.embedding.place_TD
+    token_TD, place_TD = stack.embedding.raw_content_TD, stack.embedding.raw_position_TD
     if quantity == "embedded":
         return stack.layers[0].before_TD
     return {"token": token_TD, "place": place_TD, "summed": token_TD + place_TD}[quantity]

@@ -368,7 +368,7 @@ def _output(traced: TracedInput, stack: StackTrace) -> Iterator[Step]:
     about, formula = "Softmax turns all logits into probabilities.", "p_i = exp(z_i − max) / Σ_j exp(z_j − max)"
     if trace.subject.independent:
         about, formula = "Each class has its own probability; they need not sum to 1.", "p = 1 / (1 + exp(−z))"
-    elif not trace.subject.all_share and (trace.subject.never or trace.subject.never_at):
+    elif not trace.subject.softmax_over_all and (trace.subject.never or trace.subject.never_at):
         about = "Softmax turns the logits of all tokens that can be generated into probabilities."
     figures = [Figure("probabilities", "bars", "probabilities of the likeliest")]
     yield Step("probabilities", "Output", "Probabilities", about, formula, figures)

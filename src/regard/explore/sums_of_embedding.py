@@ -23,7 +23,7 @@ def token_lines(traced: TracedInput, stack: StackTrace, row: int, column: int) -
     """A number of the vector of a token or a patch."""
     embed, embedding = stack.stack.embed, stack.embedding
     if isinstance(embed, Embedding):
-        token = int(embedding.given[row])
+        token = int(embedding.input[row])
         scaled = embed.scale != 1
         line = sum_line(
             "x",
@@ -36,10 +36,10 @@ def token_lines(traced: TracedInput, stack: StackTrace, row: int, column: int) -
     if isinstance(embed, PatchEmbedding):
         if row < embed.before:
             learned = sum_line(
-                "x", "a learned vector", embedding.token_TD[row, column][None], named=lambda _: "learned"
+                "x", "a learned vector", embedding.raw_content_TD[row, column][None], named=lambda _: "learned"
             )
             return [learned], "This position is not a patch."
-        return _patch(embed.project, embedding.given, row - embed.before, column)
+        return _patch(embed.project, embedding.input, row - embed.before, column)
     if isinstance(embed, PatchMerging):
         return _merged(traced, stack, embed, row, column)
     return _patch(traced.trace.subject.model.patches, _pixels(traced), row, column)
@@ -78,7 +78,7 @@ def _pixels(traced: TracedInput) -> Tensor:
 
 def _merged(traced: TracedInput, stack: StackTrace, merge: PatchMerging, row: int, column: int) -> Derivation:
     """2 × 2 neighbours of the previous stage: concatenated, normalised, and mapped to one vector."""
-    four_D = merge.gather(stack.embedding.given[None])[0, row]
+    four_D = merge.gather(stack.embedding.input[None])[0, row]
     normed_D = merge.norm(four_D)
     weight_D = merge.reduce.weight[column]
     largest = int((normed_D * weight_D).abs().argmax())

@@ -103,7 +103,7 @@ def regenerate(
     most: int = 64,
 ) -> dict[str, Any]:
     """The greedy output with these off, or for other tokens, beside the greedy output without the change."""
-    from regard.inside.rewriting import MOST, written
+    from regard.inside.regeneration import MOST, regenerate
 
     subject = traced.trace.subject
     with tokens_must_fit():
@@ -112,9 +112,9 @@ def regenerate(
     for stack, _ in off.positions:
         traced.trace[stack]  # raises the error that lists the stacks
     most, longest = max(1, min(most, MOST)), _context_length(traced)
-    before = traced.cached(f"written {most}", lambda: written(subject, Off(), most=most, longest=longest))
+    before = traced.cached(f"written {most}", lambda: regenerate(subject, Off(), most=most, longest=longest))
     reference = [traced.trace] if tokens is None else [trace(changed)]
-    after = written(changed, off, by, reference, most, longest)
+    after = regenerate(changed, off, by, reference, most, longest)
     return {
         when: {"tokens": ids, "words": [subject.name_of(token) for token in ids], "ended": len(ids) < most}
         for when, ids in {"before": before, "after": after}.items()
