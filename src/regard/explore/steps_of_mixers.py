@@ -33,8 +33,8 @@ def _hyena(part: PartTrace, group: str, rows: str) -> Iterator[Step]:
     key, gates = _key(part), hyena.order
     names = "; ".join(["v", *(f"x_{n}" for n in range(1, gates + 1))])
 
-    def strip(what: str, label: str, sign: str = "") -> Figure:
-        return _strip(part, what, label, sign, rows)
+    def strip(quantity: str, label: str, sign: str = "") -> Figure:
+        return _strip(part, quantity, label, sign, rows)
 
     about = f"One product gives {gates + 1} streams: the values v, and {_counted(gates, 'gate')} x."
     figures = [strip("read", "x"), strip("projected", names, "→")]
@@ -102,25 +102,23 @@ def search_steps(part: PartTrace, group: str, read: Figure, wrote: Figure) -> It
     about = "The recurrent cell reads the token and the weighted sum, and computes its next state."
     yield Step(f"{key}.states", group, "Recurrence", about, "s_t = cell([x; z], s_t−1)", [read, weighted, states])
     about = "State, token and weighted sum are mapped to pairs of numbers; the larger of each pair is kept."
-    figures = [
-        _strip(part, what, label, sign, rows) for what, label, sign in (("pairs", "pairs", ""), ("mixed", "t", "→"))
-    ]
-    yield Step(f"{key}.mixed", group, "Maxout", about, "t = maxout([s; x; z] · W + b)", [states, *figures])
+    figures = [states, _strip(part, "pairs", "pairs", "", rows), _strip(part, "mixed", "t", "→", rows)]
+    yield Step(f"{key}.mixed", group, "Maxout", about, "t = maxout([s; x; z] · W + b)", figures)
     yield _product(part, "mixed", "t", rows, group)
 
 
-def _product(part: PartTrace, what: str, symbol: str, rows: str, group: str) -> Step:
+def _product(part: PartTrace, quantity: str, symbol: str, rows: str, group: str) -> Step:
     bias = " + b" if part.module.to_out.bias is not None else ""
     scaled = " · layer scale" if part.scale_D is not None else ""
-    figures = [_strip(part, what, symbol, "", rows), _strip(part, "wrote", "written", "→", rows)]
-    about = "A matrix maps it to the output of the part."
+    figures = [_strip(part, quantity, symbol, "", rows), _strip(part, "wrote", "written", "→", rows)]
+    about = "W_out maps it to the output of the part."
     return Step(
         f"{_key(part)}.wrote", group, "Product with W_out", about, f"written = {symbol} · W_out{bias}{scaled}", figures
     )
 
 
-def _strip(part: PartTrace, what: str, label: str, sign: str, rows: str) -> Figure:
-    return Figure(f"{part.name}.{what}", "strip", label, sign, rows=rows)
+def _strip(part: PartTrace, quantity: str, label: str, sign: str, rows: str) -> Figure:
+    return Figure(f"{part.name}.{quantity}", "strip", label, sign, rows=rows)
 
 
 def _key(part: PartTrace) -> str:
