@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.explore.arithmetic import arithmetic
-from regard.explore.session import Looked
+from regard.explore.session import TracedInput
 from regard.inside.trace import trace
 from small_models import pixels
 
@@ -39,7 +39,7 @@ def test_classes_are_by_themselves_unless_nothing_is_one_of_them(traced):
 
 def test_a_probability_is_written_out_as_it_was_made(traced):
     for token in range(traced.p_AW.shape[1]):
-        told = arithmetic(Looked(None, 0, {}, traced), "probabilities", 0, token)
+        told = arithmetic(TracedInput(None, 0, {}, traced), "probabilities", 0, token)
         assert told["lines"][-1]["value"] == pytest.approx(float(traced.p_AW[0, token]), abs=1e-6)
         assert "Σ" not in told["lines"][-1]["formula"] if traced.subject.independent else len(told["lines"]) == 2
 

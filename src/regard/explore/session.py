@@ -344,6 +344,3 @@ def _samples(task: Task[Any]) -> list[Path]:
 def canonical(content: Any) -> str:
     """The same text for the same content; source.js writes it in the same way."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-Looked = TracedInput  # the former name, which tests/inside/test_detectors.py still imports
