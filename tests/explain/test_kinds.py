@@ -357,5 +357,5 @@ def test_missing_and_superfluous_inputs_are_refused(run):
 
 def test_runs_without_layers_are_refused():
     words = SimpleNamespace(folder=SimpleNamespace(path=Path("w")), about=SimpleNamespace(noun="words", verb="use"))
-    with pytest.raises(UsageError, match="no layers to look into"):
+    with pytest.raises(UsageError, match="no layers to explain"):
         input_of(words, "attention", "hello")

@@ -113,5 +113,5 @@ def test_models_without_beam_search_are_refused(trained, language):
         beam_tree(language, "A text")
     with pytest.raises(UsageError, match="keeps no beams"):
         beam_tree(trained, "A text", temperature=0.5)
-    with pytest.raises(UsageError, match="nothing to look into"):
+    with pytest.raises(UsageError, match="text is blank"):
         beam_tree(trained, "  ")
