@@ -1,4 +1,4 @@
-"""What several tests of figures need."""
+"""Fixtures for tests of figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from small_models import make_subject
 
 @pytest.fixture
 def saved_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """A list to which every figure is added that is saved from now on."""
+    """A list that collects every figure that is saved from now on."""
     figures: list[Figure] = []
     original = Figure.savefig
 
@@ -34,7 +34,7 @@ def saved_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 @dataclass
 class Run:
-    """As much of a loaded run as is needed to look into one input of it, the same whatever is given."""
+    """As much of a loaded run as explanations need, with one fixed input."""
 
     looked_at: Subject
     folder: Any = field(default_factory=lambda: SimpleNamespace(path=Path("runs/small")))
@@ -55,13 +55,13 @@ class Run:
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., Run]:
-    """A function that gives a run with random weights, by its kind: run("translator")."""
-    made: dict[str, Run] = {}
+    """A function that returns a run with random weights, by its kind: run("translator")."""
+    runs: dict[str, Run] = {}
 
-    def give(name: str, **options: Any) -> Run:
+    def get(name: str, **options: Any) -> Run:
         key = f"{name} {sorted(options.items())}"
-        if key not in made:
-            made[key] = Run(make_subject(name, **options))
-        return made[key]
+        if key not in runs:
+            runs[key] = Run(make_subject(name, **options))
+        return runs[key]
 
-    return give
+    return get

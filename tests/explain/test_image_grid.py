@@ -1,4 +1,4 @@
-"""Many images in one: each in its cell, no pixel blurred."""
+"""Many images in one: each in its cell, without interpolation."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def read(path) -> np.ndarray:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_image_stands_in_its_cell_and_every_pixel_is_a_square(tmp_path, channels):
+def test_every_image_is_in_its_cell_and_every_pixel_is_a_square(tmp_path, channels):
     images = random_images(5, 3, 4, channels)
     save_grid(images, tmp_path / "grid.png", columns=2, scale=6)
     picture = read(tmp_path / "grid.png")
@@ -44,7 +44,7 @@ def test_without_columns_the_picture_is_about_square_and_many_images_do_not_grow
     assert max(read(tmp_path / "many.png").shape) < 5000
 
 
-def test_labels_stand_above_their_images_and_cover_no_pixel(tmp_path):
+def test_labels_are_above_their_images_and_cover_no_pixel(tmp_path):
     images = random_images(2, 20, 20, 1)
     save_grid(images, tmp_path / "grid.png", columns=2, scale=2, labels=["given", "kept"])
     picture = read(tmp_path / "grid.png")
@@ -60,7 +60,7 @@ def find(picture: np.ndarray, image: np.ndarray) -> tuple[int, int]:
     return x, y
 
 
-def test_groups_have_blocks_of_their_own_and_stand_apart(tmp_path):
+def test_groups_form_separate_blocks(tmp_path):
     assert APART > 2 * GAP
     images = random_images(8 * 3, 20, 20, 1)
     step = 20 + GAP
@@ -73,7 +73,7 @@ def test_groups_have_blocks_of_their_own_and_stand_apart(tmp_path):
 
 
 @pytest.mark.parametrize(("groups", "group"), [(1, 102), (3, 32), (10, 25), (40, 4), (2, 60), (7, 1)])
-def test_groups_large_or_many_make_no_strip(tmp_path, groups, group):
+def test_many_or_large_groups_do_not_form_a_strip(tmp_path, groups, group):
     labels = [str(number) for number in range(group)] * groups
     save_grid(random_images(groups * group, 8, 8, 1), tmp_path / "grid.png", labels=labels, group=group)
     height, width, _ = read(tmp_path / "grid.png").shape
@@ -92,7 +92,7 @@ def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
 
 
-def test_a_completed_image_stands_beside_what_was_given_and_what_was_kept(tmp_path):
+def test_a_completed_image_is_beside_the_original_and_the_given_part(tmp_path):
     given, completed = random_images(2, 100, 100, 1), 255 - random_images(6, 100, 100, 1).reshape(2, 3, 100, 100, 1)
     save_completions(list(given), completed, kept_rows=40, path=tmp_path / "grid.png")
     picture = read(tmp_path / "grid.png")[..., :1]

@@ -1,4 +1,4 @@
-"""The figure of attention over an image: every head once, little of it empty, and what is left out is said."""
+"""The figure of attention over an image: every head once, little empty space, and omissions are stated."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def share_of_white(path: Path) -> float:
 
 
 def test_every_head_of_every_layer_is_drawn_once(drawn):
-    found = written(drawn([2, 2, 4]))
-    assert [text for text in found if text.startswith("layer")] == ["layer 1", "layer 2", "layer 3"]
-    heads = [text for text in found if text.startswith("head")]
+    texts = written(drawn([2, 2, 4]))
+    assert [text for text in texts if text.startswith("layer")] == ["layer 1", "layer 2", "layer 3"]
+    heads = [text for text in texts if text.startswith("head")]
     assert heads == [f"head {number}" for count in (2, 2, 4) for number in range(1, count + 1)]
 
 
-def test_what_is_left_out_is_said_and_what_is_not_is_not():
+def test_omissions_are_stated_and_only_those():
     assert left_out([16] * 24) == ""
     assert left_out([32] * 4) == "drawn: 16 of 32 heads"
     assert left_out([4] * 30) == "drawn: the last 24 of 30 layers"
@@ -70,7 +70,7 @@ def test_what_is_left_out_is_said_and_what_is_not_is_not():
     assert left_out([20, *[4] * 24]) == "drawn: the last 24 of 25 layers"
 
 
-def test_of_a_large_model_the_last_layers_and_the_first_heads_are_drawn_and_that_is_said(drawn, monkeypatch):
+def test_the_last_layers_and_first_heads_of_a_large_model_are_drawn_and_stated(drawn, monkeypatch):
     monkeypatch.setattr(image_maps, "MOST_LAYERS", 3)
     monkeypatch.setattr(image_maps, "MOST_HEADS", 2)
     texts = written(drawn([6] * 5))
@@ -136,10 +136,10 @@ def test_wrapped_heads_stay_with_their_layer(drawn):
     "name", ["a $b_{c$ d.png", "$\\frac{1$.png", "line\nend.png", "\udcff.png", "many words " * 30]
 )
 def test_any_name_can_be_in_the_title_and_none_runs_out_of_the_picture(run, name):
-    shown = replace(run("vit").explain("attention"), input_text=name, output_text="3, 12.0%")
-    with Image.open(io.BytesIO(shown.rendered(".png"))) as picture:
+    explanation = replace(run("vit").explain("attention"), input_text=name, output_text="3, 12.0%")
+    with Image.open(io.BytesIO(explanation.rendered(".png"))) as picture:
         edges = np.array(picture.convert("L"))
-    assert (edges[:, :8] == 255).all() and (edges[:, -8:] == 255).all() and "12.0%" in shown.about[0]
+    assert (edges[:, :8] == 255).all() and (edges[:, -8:] == 255).all() and "12.0%" in explanation.about[0]
 
 
 def test_a_model_without_attention_is_refused(run):
@@ -149,27 +149,27 @@ def test_a_model_without_attention_is_refused(run):
 
 def test_maps_are_those_of_the_rollout_and_of_every_head(run):
     small = run("vit")
-    shown, maps = small.explain("attention"), attention_maps(small.traced)
-    heads, rollout = shown.arrays
+    explanation, maps = small.explain("attention"), attention_maps(small.traced)
+    heads, rollout = explanation.arrays
     np.testing.assert_array_equal(rollout.values, maps.rollout_RS.numpy())
     np.testing.assert_array_equal(heads.values, torch.stack(maps.layers_HRS).numpy())
-    assert written(shown.figure()).count("head 2") == 2
+    assert written(explanation.figure()).count("head 2") == 2
     faithful = small.traced.attribute("rollout").faithful()
-    assert shown.facts["faithfulness"]["insertion"] == pytest.approx(faithful.insertion)
-    assert shown.facts["faithfulness"]["deletion_beats"] == faithful.deletion_beats
-    assert f"rollout: deletion {faithful.deletion:.3f} (random order" in shown.checks[0]
+    assert explanation.facts["faithfulness"]["insertion"] == pytest.approx(faithful.insertion)
+    assert explanation.facts["faithfulness"]["deletion_beats"] == faithful.deletion_beats
+    assert f"rollout: deletion {faithful.deletion:.3f} (random order" in explanation.checks[0]
 
 
 @pytest.mark.parametrize("model", ["vit", "captioner"])
-def test_maps_have_a_scale_from_zero_and_it_is_told_that_it_is_their_own(run, model):
-    shown = run(model).explain("attention")
-    assert "each map is scaled to its own maximum" in shown.remarks
-    figure = shown.figure()
+def test_each_map_has_its_own_scale_from_zero_which_is_stated(run, model):
+    explanation = run(model).explain("attention")
+    assert "each map is scaled to its own maximum" in explanation.remarks
+    figure = explanation.figure()
     texts = written(figure)
     assert texts[-3:] == ["0", "1", "of each map's maximum"]
     assert {image.norm.vmin for image in figure.axes[0].images if image.get_alpha()} == {0.0}
     if model == "vit":
-        assert f"rollout, 0 to {shown.arrays[-1].values.max():.1%}" in texts
+        assert f"rollout, 0 to {explanation.arrays[-1].values.max():.1%}" in texts
 
 
 def test_the_stages_of_a_swin_have_arrays_of_their_own(run):

@@ -1,4 +1,4 @@
-"""Every kind of every model, through every ending: the numbers are those of the trace, and pages need nothing else."""
+"""Every kind of every model in every format: the numbers are those of the trace, and pages are self-contained."""
 
 from __future__ import annotations
 
@@ -53,24 +53,30 @@ def test_every_kind_of_every_model_is_written_in_full_or_refused_in_three_lines(
             small.explain(kind)
         assert len(str(refused.value).splitlines()) == 3
         return
-    shown = small.explain(kind)
-    told = json.loads(content(shown, ".json"))
-    assert (told["what"], told["run"], told["difference"]) == (kind, "runs/small", small.traced.difference)
-    assert told["difference"] < 1e-4
-    for array in shown.arrays:  # in full precision
-        values = np.array(told["arrays"][array.name]["values"], dtype=float)
+    explanation = small.explain(kind)
+    content_json = json.loads(content(explanation, ".json"))
+    assert (content_json["what"], content_json["run"], content_json["difference"]) == (
+        kind,
+        "runs/small",
+        small.traced.difference,
+    )
+    assert content_json["difference"] < 1e-4
+    for array in explanation.arrays:  # in full precision
+        values = np.array(content_json["arrays"][array.name]["values"], dtype=float)
         np.testing.assert_array_equal(values, array.values.astype(float))
-    rows = list(csv.reader(io.StringIO(content(shown, ".csv").decode())))
-    written = np.concatenate([a.values.astype(float).ravel() for a in shown.arrays if a.axes == shown.arrays[0].axes])
+    rows = list(csv.reader(io.StringIO(content(explanation, ".csv").decode())))
+    written = np.concatenate(
+        [a.values.astype(float).ravel() for a in explanation.arrays if a.axes == explanation.arrays[0].axes]
+    )
     assert len(rows) == 1 + written.size and len(set(rows[0])) == len(rows[0]) == len(rows[1])
     assert len({tuple(row[:-1]) for row in rows}) == len(rows)  # each says what it is about
     np.testing.assert_array_equal([float(row[-1] or "nan") for row in rows[1:]], written)
-    figure = shown.figure()
+    figure = explanation.figure()
     drawn = "\n".join(text.get_text() for text in figure.texts)
-    assert shown.title.split()[0] in drawn
+    assert explanation.title.split()[0] in drawn
     assert "recomputed from the formulas: logits differ by at most" in drawn
     if model in DRAWN:
-        assert shown.title.split()[0] in "".join(ElementTree.fromstring(content(shown, ".svg")).itertext())
+        assert explanation.title.split()[0] in "".join(ElementTree.fromstring(content(explanation, ".svg")).itertext())
 
 
 def test_a_csv_tells_recurring_tokens_apart_and_has_the_words(run):
@@ -108,8 +114,8 @@ def names_drawn(svg: bytes) -> set[str]:
 
 @pytest.mark.parametrize("model", ["translator", "language", "text-classifier"])
 def test_tokens_can_be_read_and_searched_in_an_svg(run, model):
-    shown = run(model).explain("attention")
-    assert {label(piece) for piece in shown.arrays[0].labels[-1]} <= names_drawn(content(shown, ".svg"))
+    explanation = run(model).explain("attention")
+    assert {label(piece) for piece in explanation.arrays[0].labels[-1]} <= names_drawn(content(explanation, ".svg"))
 
 
 class Page(HTMLParser):
@@ -138,17 +144,17 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize(("kind", "model"), [("attention", "translator"), ("lens", "language"), ("attribution", "vit")])
 def test_a_page_needs_nothing_else_and_has_its_numbers_as_tables(run, kind, model):
-    shown = run(model).explain(kind)
-    text = content(shown, ".html").decode()
+    explanation = run(model).explain(kind)
+    text = content(explanation, ".html").decode()
     read = Page(text)
     assert not read.open and read.all("html") == [{"lang": "en"}] and len(read.all("title")) == 1
     assert not re.search(r"https?://", text) and not read.all("script") and not read.all("link")
     [svg] = read.all("svg")
-    assert svg["role"] == "img" and shown.title.split(":")[0] in str(svg["aria-label"])
-    assert len(read.all("caption")) == len(read.all("table")) >= len(shown.arrays)
+    assert svg["role"] == "img" and explanation.title.split(":")[0] in str(svg["aria-label"])
+    assert len(read.all("caption")) == len(read.all("table")) >= len(explanation.arrays)
     assert {attributes["scope"] for attributes in read.all("th")} == {"row", "col"}
-    assert f"{float(shown.arrays[0].values.flat[0]):.4g}" in text
-    assert f"{shown.difference:.1e}" in text
+    assert f"{float(explanation.arrays[0].values.flat[0]):.4g}" in text
+    assert f"{explanation.difference:.1e}" in text
 
 
 def test_a_page_with_too_many_numbers_says_where_they_are(run, monkeypatch):
@@ -156,16 +162,16 @@ def test_a_page_with_too_many_numbers_says_where_they_are(run, monkeypatch):
     assert "too many for a page" in content(run("language").explain("attention"), ".html").decode()
 
 
-def test_a_file_is_what_its_ending_says_and_nothing_else_is_written(run, tmp_path):
-    shown = run("language").explain("rollout")
+def test_the_extension_sets_the_format_and_no_other_file_is_written(run, tmp_path):
+    explanation = run("language").explain("rollout")
     for ending in EXTENSIONS:
-        shown.save(tmp_path / f"new/rollout{ending.upper()}")
+        explanation.save(tmp_path / f"new/rollout{ending.upper()}")
     assert len(list((tmp_path / "new").iterdir())) == len(EXTENSIONS)
     with Image.open(tmp_path / "new/rollout.PNG") as picture:
         assert picture.format == "PNG" and min(picture.size) > 300
     with pytest.raises(UsageError, match=r"(?s)unknown extension.*\.png, \.svg, \.html, \.json or \.csv"):
-        shown.save(tmp_path / "rollout.jpg")
-    assert content(shown, ".svg") == content(shown, ".svg")  # the same picture is the same file
+        explanation.save(tmp_path / "rollout.jpg")
+    assert content(explanation, ".svg") == content(explanation, ".svg")  # the same picture is the same file
 
 
 STRANGE = ["\0", "\udcff", "$x_{", "<b>&", "مرحبا", "日本語", "\u0301", "\u202e", "🙂", " ", "\n", "", '"quoted"']
@@ -179,26 +185,26 @@ def test_any_token_can_be_drawn(run, make, start):
     odd = replace(small.looked_at, stacks=[stack], name_of=STRANGE.__getitem__)
     view = View(small, ("given",))
     view.trace = Trace(odd, [replace(small.traced.stacks[0], stack=stack)], small.traced.logits_AW)
-    shown = replace(make(view), input_text="".join(STRANGE), output_text="".join(STRANGE))
-    ElementTree.fromstring(content(shown, ".svg"))
-    assert not Page(content(shown, ".html").decode()).open
-    assert content(shown, ".png").startswith(b"\x89PNG")
-    assert json.loads(content(shown, ".json")) and content(shown, ".csv")
+    explanation = replace(make(view), input_text="".join(STRANGE), output_text="".join(STRANGE))
+    ElementTree.fromstring(content(explanation, ".svg"))
+    assert not Page(content(explanation, ".html").decode()).open
+    assert content(explanation, ".png").startswith(b"\x89PNG")
+    assert json.loads(content(explanation, ".json")) and content(explanation, ".csv")
 
 
 # ---------------------------------------------------------------- what is asked for
 
 
-def test_without_a_kind_the_one_that_fits_is_shown(run):
+def test_the_default_kind_depends_on_the_model(run):
     assert default_kind(View(run("translator"), ("given",))) == "attention"
     assert run("language-gru").explain().what == "influence"
 
 
 def test_layers_and_heads_are_chosen_by_number(run):
     every = run("translator").explain("attention").arrays[0]
-    one = run("translator").explain("attention", layer=2, head=3).arrays[0]
-    assert one.labels[:2] == (["2"], ["3"])
-    np.testing.assert_array_equal(one.values[0, 0], every.values[1, 2])
+    single = run("translator").explain("attention", layer=2, head=3).arrays[0]
+    assert single.labels[:2] == (["2"], ["3"])
+    np.testing.assert_array_equal(single.values[0, 0], every.values[1, 2])
     with pytest.raises(UsageError, match=r"(?s)no layer 3.*There are 2 here"):
         run("translator").explain("attention", layer=3)
     maps = run("vit").explain("attention", layer=1, head=2)
@@ -212,7 +218,7 @@ def test_a_stack_is_chosen_by_name(run):
         run("translator").explain("attention", stack="encodr")
 
 
-def test_a_decoder_that_only_looks_at_its_source_has_no_self_attention(run):
+def test_a_decoder_with_cross_attention_only_has_no_self_attention(run):
     small = run("translator-bahdanau")
     with pytest.raises(UsageError, match=r"(?s)decoder of this model has no self-attention.*Use --stack cross"):
         small.explain("attention", stack="decoder")
@@ -228,30 +234,30 @@ def test_the_lens_after_the_last_layer_is_the_model(run):
 
 def test_an_answer_and_another_token_are_chosen(run):
     small = run("language")
-    shown = small.explain("contributions", answer=2, token="17")
+    explanation = small.explain("contributions", answer=2, token="17")
     expected = small.traced.contributions(1, 17)
-    np.testing.assert_array_equal(shown.arrays[0].values, expected.values)
-    assert shown.arrays[0].values.sum() == pytest.approx(float(small.traced.logits_AW[1, 17]), abs=1e-4)
+    np.testing.assert_array_equal(explanation.arrays[0].values, expected.values)
+    assert explanation.arrays[0].values.sum() == pytest.approx(float(small.traced.logits_AW[1, 17]), abs=1e-4)
     with pytest.raises(UsageError, match="no answer 99"):
         small.explain("contributions", answer=99)
     with pytest.raises(UsageError, match="no token 'king'"):
         small.explain("contributions", token="king")
 
 
-def test_attributions_are_those_of_the_method_and_are_shown_with_how_faithful_they_are(run):
+def test_attributions_are_those_of_the_method_with_their_faithfulness(run):
     small = run("text-classifier")
     for method in ("integrated-gradients", "occlusion"):
-        shown = small.explain("attribution", method=method)
-        found = small.traced.attribute(method)
-        np.testing.assert_allclose(shown.arrays[0].values, found["layers"].values, atol=1e-6)
-        assert shown.facts["faithfulness"]["deletion"] == pytest.approx(found.faithful().deletion)
-        assert "random order" in shown.checks[0]
+        explanation = small.explain("attribution", method=method)
+        expected = small.traced.attribute(method)
+        np.testing.assert_allclose(explanation.arrays[0].values, expected["layers"].values, atol=1e-6)
+        assert explanation.facts["faithfulness"]["deletion"] == pytest.approx(expected.faithful().deletion)
+        assert "random order" in explanation.checks[0]
     pair = run("translator")
-    shown = pair.explain("rollout", stack="encoder")
-    found = faithfulness(
+    explanation = pair.explain("rollout", stack="encoder")
+    expected = faithfulness(
         pair.traced, {"encoder": pair.traced.rollout("encoder").values.mean(0)}, pair.traced.first_answer
     )
-    assert shown.facts["faithfulness"]["deletion"] == pytest.approx(found.deletion)
+    assert explanation.facts["faithfulness"]["deletion"] == pytest.approx(expected.deletion)
     with pytest.raises(UsageError, match=r"(?s)attribution method 'oclusion'.*'occlusion'"):
         small.explain("attribution", method="oclusion")
 
@@ -269,7 +275,7 @@ def test_attributions_are_those_of_the_method_and_are_shown_with_how_faithful_th
         ("heads", {"answer": 1}),
     ],
 )
-def test_what_a_kind_does_not_take_is_refused(run, kind, chosen):
+def test_options_without_effect_are_refused(run, kind, chosen):
     [name] = chosen
     with pytest.raises(UsageError) as refused:
         run("language").explain(kind, **chosen)
@@ -277,15 +283,15 @@ def test_what_a_kind_does_not_take_is_refused(run, kind, chosen):
     assert what == f"--{name} has no effect here." and (kind or "attention") in why
 
 
-def test_every_choice_is_of_some_kind():
+def test_every_option_has_an_effect_on_some_kind():
     assert {name for kind in KINDS.values() for name in kind.takes} == {each.name for each in fields(Choice)}
 
 
 @pytest.mark.parametrize("kind", ["lens", "candidates"])
 def test_a_given_text_is_not_called_the_output(run, kind):
     def drawn(model: str, **choice) -> str:
-        shown = run(model).explain(kind, **choice)
-        return "\n".join(text.get_text() for each in shown.figure().axes for text in each.texts)
+        explanation = run(model).explain(kind, **choice)
+        return "\n".join(text.get_text() for each in explanation.figure().axes for text in each.texts)
 
     assert [answer.given for answer in run("language").looked_at.answers] == [True] * 5 + [False]
     assert "the input, then the output" in drawn("language")
@@ -306,16 +312,16 @@ def test_a_given_text_is_not_called_the_output(run, kind):
         (1e-9, "<0.0001%"),
     ],
 )
-def test_small_probabilities_of_candidates_have_two_digits(p, text):
+def test_small_probabilities_have_two_significant_digits(p, text):
     assert percent(p) == text
 
 
-def test_probabilities_that_do_not_sum_to_one_are_told(run):
+def test_a_remark_says_that_probabilities_do_not_sum_to_one(run):
     assert "each class has its own sigmoid" in " ".join(run("detector").explain("candidates").remarks)
     assert "sigmoid" not in " ".join(run("vit").explain("candidates").remarks)
 
 
-def test_ablation_shows_what_each_head_and_part_does_when_it_is_off(run):
+def test_ablation_shows_the_effect_of_each_head_and_part(run):
     small = run("language")
     effects = small.explain("ablation").arrays[0]
     row = effects.labels[0].index("layer 2, self-attention")
@@ -325,12 +331,12 @@ def test_ablation_shows_what_each_head_and_part_does_when_it_is_off(run):
     assert np.isnan(effects.values[effects.labels[0].index("layer 2, feed-forward"), 0])
 
 
-def test_unknown_kinds_get_the_nearest():
+def test_unknown_kinds_get_a_suggestion():
     with pytest.raises(UsageError, match=r"(?s)'atention'.*Did you mean 'attention'"):
         find("atention")
 
 
-def test_what_is_missing_or_has_no_effect_is_told(run):
+def test_missing_and_superfluous_inputs_are_refused(run):
     small = run("language")
     cases = {
         ("attention", ""): "A text is missing",
@@ -349,7 +355,7 @@ def test_what_is_missing_or_has_no_effect_is_told(run):
     assert input_of(small, "", "hello") == ("hello",) and input_of(small, "toeplitz", "") == ()
 
 
-def test_what_has_no_layers_is_refused():
+def test_runs_without_layers_are_refused():
     words = SimpleNamespace(folder=SimpleNamespace(path=Path("w")), about=SimpleNamespace(noun="words", verb="use"))
-    with pytest.raises(UsageError, match="no layers to look into"):
+    with pytest.raises(UsageError, match="no layers to explain"):
         input_of(words, "attention", "hello")

@@ -29,7 +29,7 @@ def drawn(tmp_path: Path, saved_figures: list[Figure]):
     return draw
 
 
-def test_under_each_image_stands_the_last_part_of_its_name(drawn):
+def test_the_file_name_is_below_each_image(drawn):
     figure = drawn(mistake("photos/cat/7.jpg"), mistake("digits #12"), mistake(""))
     assert [axis.get_xlabel() for axis in figure.axes] == ["7.jpg", "digits #12", ""]
     assert figure.axes[0].get_title() == "cat\ntaken for dog, 62%"
@@ -69,5 +69,5 @@ def test_the_picture_follows_the_shape_of_the_images(drawn, tmp_path, shape):
     assert (picture == 255).mean() < 0.5
 
 
-def test_no_mistakes_are_said(drawn):
+def test_the_title_says_that_there_are_no_mistakes(drawn):
     assert drawn().get_suptitle() == "No mistakes"

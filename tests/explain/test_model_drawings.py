@@ -1,4 +1,4 @@
-"""Figures of a model's own weights: its position codes, its convolutions; of its layers; and of what mixers cost."""
+"""Figures of a model's weights (positional encodings, convolutions), of probes, and of the cost of mixers."""
 
 from types import SimpleNamespace
 
@@ -29,12 +29,12 @@ def told_apart(name: str, longest: int = 1000) -> Explanation:
 
 @pytest.mark.parametrize(("name", "longest", "count"), [("learned", 20, 20), ("sinusoidal", 1000, 100)])
 def test_every_position_is_a_row_and_every_channel_a_column(name, longest, count):
-    shown = told_apart(name, longest)
-    [codes] = shown.arrays
-    assert shown.title == f"Positional encodings: {name}" and codes.values.shape == (count, 8)
+    explanation = told_apart(name, longest)
+    [codes] = explanation.arrays
+    assert explanation.title == f"Positional encodings: {name}" and codes.values.shape == (count, 8)
     if name == "sinusoidal":
         np.testing.assert_allclose(codes.values[7, :2], [np.sin(7), np.cos(7)], atol=1e-5)
-    image = shown.figure().axes[0].images[0]
+    image = explanation.figure().axes[0].images[0]
     np.testing.assert_allclose(np.asarray(image.get_array()), codes.values, atol=1e-6)
     assert image.get_clim() == pytest.approx((-np.abs(codes.values).max(), np.abs(codes.values).max()))
 
@@ -45,7 +45,7 @@ def test_rotations_are_cosines_and_sines():
     np.testing.assert_allclose(turned.values, np.concatenate([np.cos(angles), np.sin(angles)], 1), atol=1e-4)
 
 
-def test_a_model_that_is_told_nothing_is_refused():
+def test_a_model_without_positional_encodings_is_refused():
     with pytest.raises(RegardError, match='positions = "none"'):
         told_apart("none")
 
@@ -53,11 +53,11 @@ def test_a_model_that_is_told_nothing_is_refused():
 def test_positions_of_an_image_and_of_its_caption_are_both_shown():
     settings = CaptionModel(layers=1, width=8, heads=2, feedforward=8, patch=4, positions="learned")
     model = Captioner(settings, 8, 12, 1, 20, scaled=None)
-    shown = positions(View(SimpleNamespace(model=model, settings=SimpleNamespace(model=settings))))
-    assert {array.values.shape[0] for array in shown.arrays} == {6, 100}
+    explanation = positions(View(SimpleNamespace(model=model, settings=SimpleNamespace(model=settings))))
+    assert {array.values.shape[0] for array in explanation.arrays} == {6, 100}
 
 
-def test_windows_have_a_bias_for_every_distance():
+def test_windows_have_a_bias_for_every_offset():
     settings = ImageModel(stages=[1], width=8, heads=2, feedforward=8, patch=1, window=2, positions="none", norm="pre")
     model = Swin(settings, 4, 4, 1, 3)
     [bias] = positions(View(SimpleNamespace(model=model, settings=SimpleNamespace(model=settings)))).arrays
@@ -78,11 +78,11 @@ def blocks(mixer: type[nn.Module], count: int) -> nn.Module:
 
 def test_convolutions_of_any_mixer_are_drawn_as_matrices():
     task = SimpleNamespace(model=blocks(Shift, 6), settings=SimpleNamespace(width=9))
-    shown = convolutions(View(task))
-    [matrices] = shown.arrays
+    explanation = convolutions(View(task))
+    [matrices] = explanation.arrays
     assert matrices.labels[:2] == ([f"layer {n}" for n in (1, 2, 3, 4)], ["1", "3", "5", "7", "9"])
     np.testing.assert_array_equal(matrices.values[1, 1], np.eye(48, k=-2))
-    axis = shown.figure().axes[0]
+    axis = explanation.figure().axes[0]
     assert len(axis.images) == 20 and "layer 2 · channel 3" in [text.get_text() for text in axis.texts]
 
 
@@ -91,18 +91,18 @@ def test_a_model_without_convolutions_is_refused():
         convolutions(View(SimpleNamespace(model=blocks(nn.Identity, 2), settings=SimpleNamespace(width=8))))
 
 
-def test_hyena_is_a_matrix_for_every_input(run):
+def test_hyena_is_drawn_as_a_matrix_of_the_input(run):
     small = run("language-hyena")
-    shown = small.explain("toeplitz")
-    np.testing.assert_array_equal(shown.arrays[1].values, small.traced.operator("layers.1.mixer").values)
-    assert "differ" in shown.remarks[0]
-    [axis] = shown.figure().axes
+    explanation = small.explain("toeplitz")
+    np.testing.assert_array_equal(explanation.arrays[1].values, small.traced.operator("layers.1.mixer").values)
+    assert "differ" in explanation.remarks[0]
+    [axis] = explanation.figure().axes
     texts = [text.get_text() for text in axis.texts]
-    for array in shown.arrays:  # each has its scale
+    for array in explanation.arrays:  # each has its scale
         assert f"{array.values.max():.3g}" in texts
 
 
-def test_a_mixer_has_one_colour_in_all_panels_and_each_way_to_decode_it_a_style(tmp_path, saved_figures):
+def test_a_mixer_has_one_colour_and_each_decoding_method_a_line_style(tmp_path, saved_figures):
     points = [(64, 1.0), (128, 2.5)]
     panels = {"time": dict.fromkeys(("a", "b-c"), points), "memory": {}, "token": {"b-c": points, "b-c-slow": points}}
     draw_costs(panels, {"time": {"a": "T^1.3"}}, tmp_path / "costs.png", "title")
@@ -113,7 +113,7 @@ def test_a_mixer_has_one_colour_in_all_panels_and_each_way_to_decode_it_a_style(
 
 
 @pytest.mark.filterwarnings("error")
-def test_any_number_of_mixers_of_any_name_can_be_drawn_and_what_costs_nothing_is_left_out(tmp_path, saved_figures):
+def test_any_number_of_mixers_can_be_drawn_and_zero_costs_are_omitted(tmp_path, saved_figures):
     names = [*(f"mixer{number}" for number in range(23)), "_mine", "a-plug-in"]
     panels = {"time": {name: [(64, 1.0), (128, 2.5)] for name in names}, "memory": {"_mine": [(64, 0.0), (128, 0.0)]}}
     panels["token"] = {"_mine": [(64, 0.0), (128, 1.0)]}
@@ -123,7 +123,7 @@ def test_any_number_of_mixers_of_any_name_can_be_drawn_and_what_costs_nothing_is
     assert token.lines[0].get_xdata().tolist() == [128]
 
 
-def test_a_probe_is_drawn_with_its_best_layer_and_what_guessing_gives(tmp_path, saved_figures):
+def test_a_probe_is_drawn_with_its_best_layer_and_the_baseline(tmp_path, saved_figures):
     layers = [{"layer": layer, "accuracy": accuracy} for layer, accuracy in enumerate((20.0, 70.5, 50.0))]
     draw_probe({"layers": layers, "commonest_class": 15.0, "best_layer": 1}, tmp_path / "probe.png", "title")
     [axis] = saved_figures[-1].axes

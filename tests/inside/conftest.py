@@ -1,4 +1,4 @@
-"""What one looks into: small models with random weights, of every kind."""
+"""Subjects: small models with random weights, of every kind."""
 
 from collections.abc import Callable
 
@@ -17,13 +17,13 @@ def subject(request) -> Subject:
 
 @pytest.fixture(scope="session")
 def make() -> Callable[..., Subject]:
-    """A function that gives a subject with other settings: make("language", norm="post"); or one of `KINDS`."""
+    """A function that returns a subject, one of `KINDS` or with other settings: make("language", norm="post")."""
     return make_subject
 
 
 @pytest.fixture(scope="session")
 def silent() -> Callable[[Subject], Subject]:
-    """A function that leaves of a model of one stack an embedding and a linear head, which read each position alone."""
+    """A function that reduces a model of one stack to its embedding and linear head, without mixing positions."""
 
     def silence(subject: Subject) -> Subject:
         for block in subject.last.blocks:

@@ -1,4 +1,4 @@
-"""What is switched off is off: as in a model that has been changed by hand."""
+"""Ablations equal those of a model whose weights or layers were changed by hand."""
 
 from contextlib import contextmanager
 
@@ -42,7 +42,7 @@ def without_columns(part, head):
         weight.copy_(before)
 
 
-def test_a_head_that_is_off_is_one_whose_columns_of_w_out_are_zero(traced):
+def test_ablating_a_head_equals_zeroing_its_columns_of_w_out(traced):
     subject = traced.subject
     parts = [part for part in traced.parts() if part.heads]
     offs = [Off(heads=(f"{part.name}.{head}",)) for part in parts for head in range(part.heads)]
@@ -59,7 +59,7 @@ def test_a_head_that_is_off_is_one_whose_columns_of_w_out_are_zero(traced):
             assert not torch.equal(expected_AW, traced.logits_AW)
 
 
-def test_a_part_that_is_off_writes_nothing(traced):
+def test_an_ablated_part_adds_nothing(traced):
     subject = traced.subject
     parts = list(traced.parts())
     rows = ablate(subject, [Off(parts=(part.name,)) for part in parts])
@@ -68,14 +68,14 @@ def test_a_part_that_is_off_writes_nothing(traced):
             torch.testing.assert_close(logits_AW, subject.logits()[0], atol=ATOL, rtol=0)
 
 
-def test_a_layer_that_is_off_is_all_its_parts(traced):
+def test_ablating_a_layer_equals_ablating_all_its_parts(traced):
     for stack in traced.stacks:
         layer = stack.layers[0]
         parts = traced.ablate(parts=[part.name for part in layer.parts])
         assert torch.equal(traced.ablate(layers=[layer.name]).logits_AW, parts.logits_AW)
 
 
-def test_a_head_by_its_mean_gathers_the_same_everywhere(traced):
+def test_mean_ablation_gives_a_head_the_same_output_at_every_position(traced):
     subject = traced.subject
     for part in (part for part in traced.parts() if part.heads):
         mean_HV = part.attention().heads_BHTV[0].mean(1)  # written out
@@ -109,7 +109,7 @@ def test_means_are_over_all_positions_of_the_reference(make):
         one.ablate(parts=[part], by="mean", reference=[trace(make("language"))])
 
 
-def test_a_position_that_is_off_is_a_word_whose_vector_is_zero(make):
+def test_ablating_a_position_equals_zeroing_the_vector_of_its_word(make):
     subject = make("language", tie_embeddings="none")
     table = subject.model.trunk.embedding.table.weight.data
     assert subject.tokens[0].count(30) == 1
@@ -121,7 +121,7 @@ def test_a_position_that_is_off_is_a_word_whose_vector_is_zero(make):
     torch.testing.assert_close(got.logits_AW, expected_AW, atol=ATOL, rtol=0)
 
 
-def test_positions_of_every_stack_can_be_off(traced):
+def test_positions_of_every_stack_can_be_ablated(traced):
     for stack in traced.stacks:
         place = len(stack.stack.pieces) // 2
         seen_BTD = []
@@ -137,7 +137,7 @@ def test_positions_of_every_stack_can_be_off(traced):
         torch.testing.assert_close(seen_BTD[0][0], expected_TD, atol=ATOL, rtol=0)
 
 
-def test_what_would_be_said_and_how_much_less_likely_the_answer_is(traced):
+def test_ablation_returns_the_new_answers_and_the_change_of_log_probability(traced):
     gone = traced.ablate(layers=[layer.name for stack in traced.stacks for layer in stack.layers])
     before_AW, after_AW = (log_p(traced.subject, each.logits_AW) for each in (traced, gone))
     for number, answer in enumerate(traced.subject.answers):
@@ -174,6 +174,6 @@ def test_chunks_change_nothing(make, monkeypatch):
         ({"layers": ["layers.1"], "by": "nothing"}, "method 'nothing'"),
     ],
 )
-def test_what_is_not_there_cannot_be_off(make, off, words):
+def test_unknown_names_cannot_be_ablated(make, off, words):
     with pytest.raises(UsageError, match=words):
         trace(make("language")).ablate(**off)

@@ -1,4 +1,4 @@
-"""Word alignment by cross-attention: pieces to words by hand, and a translator that aligns as it must."""
+"""Word alignment by cross-attention: pieces to words by hand, and a translator with a known alignment."""
 
 import json
 import random
@@ -73,7 +73,7 @@ def bytes_of(tokenizer, token) -> bytes:
     return piece.encode()
 
 
-def test_from_pieces_to_words_by_hand():
+def test_weights_of_pieces_become_weights_of_words():
     """Two source words of two pieces and one, then <end>; the target has words of one piece and of two."""
     source, target = Words(["ab", "c"], [0, 0, 1, -1]), Words(["x", "yz"], [0, 1, 1])
     weights_TS = np.array([[0.1, 0.2, 0.6, 0.1], [0.4, 0.3, 0.2, 0.1], [0.0, 0.1, 0.1, 0.8], [0.2, 0.2, 0.5, 0.1]])
@@ -85,7 +85,7 @@ def test_from_pieces_to_words_by_hand():
     assert links_of(reads_JX) == {(0, 0)}
 
 
-def test_a_translator_word_for_word_aligns_with_what_it_translates(word_for_word, links):
+def test_a_word_for_word_translator_is_aligned_correctly(word_for_word, links):
     result = word_for_word.evaluate_alignment(links)
     assert result.metrics["aer"] < 10
     assert result.details["best"]["reading"] == result.details["chosen"]["reading"] == "writes"
@@ -106,18 +106,18 @@ def way_of(result) -> Way:
     return Way(chosen["layer"], chosen["reading"], chosen["head"])
 
 
-def test_pairs_are_drawn_from_all_over_a_sorted_corpus(word_for_word, monkeypatch):
+def test_pairs_are_sampled_from_all_over_a_sorted_corpus(word_for_word, monkeypatch):
     everything = alignment_choice._sampled(word_for_word, "train", 5000)
     drawn = alignment_choice._sampled(word_for_word, "train", 100)
-    places = sorted(everything.index(pair) for pair in drawn)
+    indices = sorted(everything.index(pair) for pair in drawn)
     assert len(drawn) == 100 and len(everything) == 3000
-    assert places[0] < 300 and 1200 < np.mean(places) < 1800 and places[-1] > 2700
+    assert indices[0] < 300 and 1200 < np.mean(indices) < 1800 and indices[-1] > 2700
     assert drawn == alignment_choice._sampled(word_for_word, "train", 100)
     monkeypatch.setattr(alignment_choice, "MOST_PAIRS", 50)
     assert alignment_choice._sampled(word_for_word, "train", 100) == everything[:50]
 
 
-def test_what_is_left_out_is_chosen_among_the_ways_that_fit():
+def test_what_is_not_given_is_chosen_among_the_ways_that_match():
     scores = {Way(0, "writes"): 3.0, Way(0, "reads", 1): 1.0, Way(1, "writes", 0): 2.0}
     choice = alignment.Choice(Way(0, "reads", 1), "", scores)
     assert choice.among(None, None, None) == Way(0, "reads", 1)
@@ -127,15 +127,15 @@ def test_what_is_left_out_is_chosen_among_the_ways_that_fit():
     assert alignment.Choice(Way(2, "reads"), "", {}).among(None, "writes", 3) == Way(2, "writes", 3)
 
 
-def test_pairs_side_by_side_are_aligned_as_alone(word_for_word, monkeypatch):
+def test_pairs_in_a_batch_are_aligned_as_if_alone(word_for_word, monkeypatch):
     pairs = pairs_of(word_for_word)[:12]
     together = align_pairs(word_for_word, pairs)
     for (source, target), aligned in zip(pairs, together, strict=True):
         trace = word_for_word.trace(source, target)
         for way, links in aligned.links.items():
-            shown = trace.alignment(way.layer, way.reading, way.head)
-            assert frozenset(map(tuple, shown.notes["links"])) == links
-            assert shown.labels == (target.split(), source.split())
+            alone = trace.alignment(way.layer, way.reading, way.head)
+            assert frozenset(map(tuple, alone.notes["links"])) == links
+            assert alone.labels == (target.split(), source.split())
     monkeypatch.setattr(alignment_choice, "POSITIONS", 1)
     assert [each.links for each in align_pairs(word_for_word, pairs)] == [each.links for each in together]
 
@@ -143,12 +143,12 @@ def test_pairs_side_by_side_are_aligned_as_alone(word_for_word, monkeypatch):
 def test_an_alignment_names_layer_and_reading_and_how_they_were_chosen(word_for_word):
     word_for_word.alignment_choice = None
     source = " ".join(SOURCE[:4])
-    shown = word_for_word.trace(source).alignment()
-    assert shown.notes["links"] == [(0, 0), (1, 1), (2, 2), (3, 3)]
-    assert (shown.notes["layer"], shown.notes["reading"]) == (0, "writes")
-    assert "IBM Model 2 of 3,000 training pairs" in shown.notes["criterion"]
+    aligned = word_for_word.trace(source).alignment()
+    assert aligned.notes["links"] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert (aligned.notes["layer"], aligned.notes["reading"]) == (0, "writes")
+    assert "IBM Model 2 of 3,000 training pairs" in aligned.notes["criterion"]
     assert choose(word_for_word) is word_for_word.alignment_choice
-    whole = shown.values.sum(1) + np.array(shown.notes["end"])
+    whole = aligned.values.sum(1) + np.array(aligned.notes["end"])
     assert whole == pytest.approx(np.ones(4), abs=1e-5)
 
 
@@ -165,12 +165,12 @@ def test_without_training_data_it_is_chosen_by_entropy(word_for_word, monkeypatc
 
 def test_additive_attention_is_aligned_too(make):
     subject = make("translator-bahdanau")
-    found = alignment_choice._cross_weights(subject.model, [[5, 9, 2], [5, 2]], [[7], [7, 8, 9]])
-    assert found.shape == (2, 2, 1, 4, 3)
-    assert found[0, 1, 0, :, :2].sum(-1) == pytest.approx(np.ones(4), abs=1e-5)
+    weights_LBHTS = alignment_choice._cross_weights(subject.model, [[5, 9, 2], [5, 2]], [[7], [7, 8, 9]])
+    assert weights_LBHTS.shape == (2, 2, 1, 4, 3)
+    assert weights_LBHTS[0, 1, 0, :, :2].sum(-1) == pytest.approx(np.ones(4), abs=1e-5)
 
 
-def test_mistakes_are_told(word_for_word, language, make):
+def test_invalid_arguments_are_refused(word_for_word, language, make):
     with pytest.raises(UsageError, match="no words to align"):
         language.trace("Some text").alignment()
     traced = word_for_word.trace(" ".join(SOURCE[:2]))

@@ -1,4 +1,4 @@
-"""The tree of a beam search: against a search written out with lists, over whole passes of the model."""
+"""The tree of a beam search, compared with a naive search over full forward passes."""
 
 import json
 
@@ -27,7 +27,7 @@ def next_words(model, source: list[int], written: list[int]) -> list[float]:
 
 
 def by_hand(model, source: list[int], beam: int, alpha: float, limit: int):
-    """All beginnings that went on, and all that ended, each with its log-probability."""
+    """All hypotheses that were kept, and all that ended, each with its log-probability."""
     beginnings, lengthened, ended = [([], 0.0)], [], []
     while True:
         considered = []
@@ -47,7 +47,7 @@ def by_hand(model, source: list[int], beam: int, alpha: float, limit: int):
 
 
 @pytest.mark.parametrize(("beam", "limit"), [(1, 40), (3, 40), (3, 4)])
-def test_the_tree_is_that_of_a_search_by_hand(trained, sentences, beam, limit):
+def test_the_tree_equals_a_naive_search(trained, sentences, beam, limit):
     """With a limit of 4 tokens, what is still open then ends as it is."""
     if trained.hardware.device.type == "cuda":
         pytest.skip("a GPU searches in bfloat16, whose scores differ in the third digit")
@@ -60,9 +60,9 @@ def test_the_tree_is_that_of_a_search_by_hand(trained, sentences, beam, limit):
         def tokens(node, tree=tree):
             return tuple(each.token for each in tree.path(node.id))
 
-        kept = {tokens(node): node.total for node in tree.nodes[1:] if node.fate == "kept"}
-        kept |= {tokens(node): node.total for node in tree.ended if node.token != END}
-        assert kept == pytest.approx({tuple(words): log_p for words, log_p in lengthened}, abs=1e-3)
+        kept_nodes = {tokens(node): node.total for node in tree.nodes[1:] if node.fate == "kept"}
+        kept_nodes |= {tokens(node): node.total for node in tree.ended if node.token != END}
+        assert kept_nodes == pytest.approx({tuple(words): log_p for words, log_p in lengthened}, abs=1e-3)
         assert [tokens(node) for node in tree.ended] == [tuple(words) for _, words in ended]
         assert [node.score for node in tree.ended] == pytest.approx([score for score, _ in ended], abs=1e-3)
 
@@ -108,10 +108,10 @@ def test_the_tree_as_json(trained, sentences):
     }
 
 
-def test_what_has_no_beams_is_told(trained, language):
+def test_models_without_beam_search_are_refused(trained, language):
     with pytest.raises(UsageError, match="no beam search"):
         beam_tree(language, "A text")
     with pytest.raises(UsageError, match="keeps no beams"):
         beam_tree(trained, "A text", temperature=0.5)
-    with pytest.raises(UsageError, match="nothing to look into"):
+    with pytest.raises(UsageError, match="text is blank"):
         beam_tree(trained, "  ")

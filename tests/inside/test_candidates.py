@@ -1,4 +1,4 @@
-"""What a model could have said: against softmax written out by hand."""
+"""Candidates, compared with a naive softmax, top-k and top-p."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from regard.inside.trace import trace
 
 
 def by_hand(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> dict[int, float]:
-    """Probabilities of the words that are left, one word after the other."""
+    """Probabilities of the words that are not truncated, word by word."""
     order = sorted(range(len(logits)), key=lambda word: -logits[word])
     order = [word for word in order if np.isfinite(logits[word])][: top_k or None]
     weights = np.exp((logits[order] - logits[order[0]]) / temperature)
@@ -22,39 +22,41 @@ def by_hand(logits: np.ndarray, temperature: float, top_k: int, top_p: float) ->
     return {word: weight / sum(kept.values()) for word, weight in kept.items()}
 
 
-def test_candidates_are_those_of_the_logits(subject):
+def test_candidates_follow_from_the_logits(subject):
     traced = trace(subject)
-    found = traced.candidates(count=4, temperature=0.7, top_k=3, top_p=0.8)
+    candidates = traced.candidates(count=4, temperature=0.7, top_k=3, top_p=0.8)
     for number, answer in enumerate(subject.answers):
         logits = traced.logits_AW[number].double().numpy().copy()
         logits[[*subject.never, *(subject.never_at[number] if subject.never_at else ())]] = -np.inf
         one_by_one = dict(enumerate(traced.logits_AW[number].sigmoid().tolist()))  # classes that are there or not
         left = one_by_one if subject.independent else by_hand(logits, 0.7, 3, 0.8)
-        tokens = found.probabilities.notes["tokens"][number]
+        tokens = candidates.probabilities.notes["tokens"][number]
         assert tokens == sorted(range(len(logits)), key=lambda word: -logits[word])[:4]
-        assert found.probabilities.values[number] == pytest.approx([left.get(token, 0.0) for token in tokens], abs=1e-5)
-        assert found.logits.values[number] == pytest.approx(logits[tokens], abs=1e-5)
-        assert found.answer.values[number] == pytest.approx(left.get(answer.token, 0.0), abs=1e-5)
+        assert candidates.probabilities.values[number] == pytest.approx(
+            [left.get(token, 0.0) for token in tokens], abs=1e-5
+        )
+        assert candidates.logits.values[number] == pytest.approx(logits[tokens], abs=1e-5)
+        assert candidates.answer.values[number] == pytest.approx(left.get(answer.token, 0.0), abs=1e-5)
         own = float(traced.logits_AW[number, answer.token])
-        assert found.rank.values[number] == 1 + (logits > own).sum()
-        assert found.logits.notes["words"][number] == [subject.name_of(token) for token in tokens]
+        assert candidates.rank.values[number] == 1 + (logits > own).sum()
+        assert candidates.logits.notes["words"][number] == [subject.name_of(token) for token in tokens]
 
 
-def test_what_is_never_written_is_no_candidate(make):
+def test_tokens_that_are_never_generated_are_not_candidates(make):
     traced = trace(make("translator"))
-    found = traced.candidates(count=1000)
-    listed = {token for row in found.logits.notes["tokens"] for token in row}
+    candidates = traced.candidates(count=1000)
+    listed = {token for row in candidates.logits.notes["tokens"] for token in row}
     assert listed == set(range(traced.logits_AW.shape[1])) - {0, 1}
-    assert found.probabilities.values.sum(-1) == pytest.approx(1.0, abs=1e-5)
-    assert found.probabilities.notes["over"] == "the 38 tokens that can be generated"
+    assert candidates.probabilities.values.sum(-1) == pytest.approx(1.0, abs=1e-5)
+    assert candidates.probabilities.notes["over"] == "the 38 tokens that can be generated"
     assert "over" not in trace(make("text_classifier")).candidates().probabilities.notes
 
 
 def test_at_temperature_zero_the_likeliest_is_certain(make):
     traced = trace(make("text_classifier"))
-    found = traced.candidates(temperature=0.0)
-    assert found.probabilities.values[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
-    assert found.logits.notes["tokens"][0][0] == int(torch.argmax(traced.logits_AW[0]))
+    candidates = traced.candidates(temperature=0.0)
+    assert candidates.probabilities.values[0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert candidates.logits.notes["tokens"][0][0] == int(torch.argmax(traced.logits_AW[0]))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,6 @@ def test_at_temperature_zero_the_likeliest_is_certain(make):
         {"top_p": 0.0},
     ],
 )
-def test_wrong_settings_are_told(make, wrong):
+def test_invalid_settings_are_refused(make, wrong):
     with pytest.raises(UsageError):
         trace(make("text_classifier")).candidates(**wrong)

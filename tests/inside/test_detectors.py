@@ -1,4 +1,4 @@
-"""What is said of a detector's surest box are the scores that it would be found with."""
+"""The traced answer of a detector is its surest box, with the score that detection gives it."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def traced(request, make):
 
 
 def scores(traced) -> torch.Tensor:
-    """Of every box and class, by the detector itself."""
+    """The scores of every box and class, by the detector itself."""
     model = traced.subject.model.eval()
     with torch.no_grad():
         return model.scores(model(pixels(8, 12)[None])[0])[0]
@@ -24,27 +24,27 @@ def scores(traced) -> torch.Tensor:
 def test_the_answer_is_the_surest_box_with_its_score(traced):
     surest_K = scores(traced)[scores(traced).amax(1).argmax()]
     torch.testing.assert_close(traced.p_AW[0, :5], surest_K, atol=1e-6, rtol=0)
-    found = traced.candidates(5).probabilities
-    assert found.notes["words"][0][0] == "abcde"[int(surest_K.argmax())]
-    assert found.values[0, 0] == pytest.approx(float(surest_K.max()), abs=1e-6)
+    candidates = traced.candidates(5).probabilities
+    assert candidates.notes["words"][0][0] == "abcde"[int(surest_K.argmax())]
+    assert candidates.values[0, 0] == pytest.approx(float(surest_K.max()), abs=1e-6)
     assert f"{float(surest_K.max()):.2f}" in traced.subject.output_text
 
 
-def test_classes_are_by_themselves_unless_nothing_is_one_of_them(traced):
+def test_classes_are_independent_unless_one_of_them_is_nothing(traced):
     dense = traced.subject.independent
     assert traced.p_AW.shape[1] == (5 if dense else 6)
     assert (abs(float(traced.p_AW.sum()) - 1) < 1e-6) is not dense
     assert dense or traced.subject.name_of(5) == "nothing"
 
 
-def test_a_probability_is_written_out_as_it_was_made(traced):
+def test_the_arithmetic_of_a_probability_ends_at_its_value(traced):
     for token in range(traced.p_AW.shape[1]):
         told = arithmetic(TracedInput(None, 0, {}, traced), "probabilities", 0, token)
         assert told["lines"][-1]["value"] == pytest.approx(float(traced.p_AW[0, token]), abs=1e-6)
         assert "Σ" not in told["lines"][-1]["formula"] if traced.subject.independent else len(told["lines"]) == 2
 
 
-def test_what_is_switched_off_changes_the_score_by_its_logarithm(traced):
+def test_ablation_measures_the_change_of_the_log_score(traced):
     part = "layers.1.mixer"
     off = traced.ablate(parts=[part])
     token = traced.subject.answers[0].token

@@ -1,4 +1,4 @@
-"""Deletion and insertion: equal to a brute force, and best for the best order."""
+"""Deletion and insertion: equal to brute force, and best for the best order."""
 
 import numpy as np
 import pytest
@@ -17,11 +17,11 @@ def p_without(traced, units, answer, token):
 
 
 @pytest.mark.parametrize("kind", ["language", "translator", "vit-both"])
-def test_it_is_what_emptying_one_set_at_a_time_gives(make, kind):
+def test_it_equals_emptying_one_set_at_a_time(make, kind):
     traced = trace(make(kind))
     answer, token = (1, 3) if len(traced.subject.answers) > 1 else (0, 3)
     attribution = traced.attribute("gradient-input", answer, token)
-    found = attribution.faithful(orders=2, seed=4)
+    measured = attribution.faithful(orders=2, seed=4)
     units = visible_units(traced, answer)
     scores = np.array([attribution[stack].values[position] for stack, position in units])
     generator = np.random.default_rng(4)
@@ -32,26 +32,26 @@ def test_it_is_what_emptying_one_set_at_a_time_gives(make, kind):
 
     deletion = [[p(order[:n]) for n in range(len(units) + 1)] for order in orders]
     insertion = [p(orders[0][n:]) for n in range(len(units) + 1)]
-    np.testing.assert_allclose(found.deletion_curve.values, deletion, atol=1e-5)
-    np.testing.assert_allclose(found.insertion_curve.values[0], insertion, atol=1e-5)
+    np.testing.assert_allclose(measured.deletion_curve.values, deletion, atol=1e-5)
+    np.testing.assert_allclose(measured.insertion_curve.values[0], insertion, atol=1e-5)
     reversed_insertion = [p(orders[1][::-1][n:]) for n in range(len(units) + 1)]
-    np.testing.assert_allclose(found.insertion_curve.values[1], reversed_insertion, atol=1e-5)
-    assert found.deletion == pytest.approx(np.trapezoid(deletion[0]) / len(units), abs=1e-5)
-    assert found.insertion == pytest.approx(np.trapezoid(insertion) / len(units), abs=1e-5)
+    np.testing.assert_allclose(measured.insertion_curve.values[1], reversed_insertion, atol=1e-5)
+    assert measured.deletion == pytest.approx(np.trapezoid(deletion[0]) / len(units), abs=1e-5)
+    assert measured.insertion == pytest.approx(np.trapezoid(insertion) / len(units), abs=1e-5)
     random = [np.trapezoid(curve) / len(units) for curve in deletion[1:]]
-    assert found.deletion_random == pytest.approx(np.mean(random), abs=1e-5) == found.insertion_random
+    assert measured.deletion_random == pytest.approx(np.mean(random), abs=1e-5) == measured.insertion_random
     area = np.trapezoid(deletion[0]) / len(units)
-    assert found.deletion_beats == sum(area < other for other in random)
+    assert measured.deletion_beats == sum(area < area_random for area_random in random)
     area = np.trapezoid(insertion) / len(units)
-    assert found.insertion_beats == sum(area > other for other in random)
+    assert measured.insertion_beats == sum(area > area_random for area_random in random)
 
     tops = [int(np.ceil(k / 10 * len(units))) for k in range(1, 11)]
     lost = [[p([]) - p(order[:top]) for top in tops] for order in orders]
     missing = [[p([]) - p(order[top:]) for top in tops] for order in orders]
-    assert found.comprehensiveness == pytest.approx(np.mean(lost[0]), abs=1e-5)
-    assert found.sufficiency == pytest.approx(np.mean(missing[0]), abs=1e-5)
-    assert found.comprehensiveness_random == pytest.approx(np.mean(lost[1:]), abs=1e-5)
-    assert found.sufficiency_random == pytest.approx(np.mean(missing[1:]), abs=1e-5)
+    assert measured.comprehensiveness == pytest.approx(np.mean(lost[0]), abs=1e-5)
+    assert measured.sufficiency == pytest.approx(np.mean(missing[0]), abs=1e-5)
+    assert measured.comprehensiveness_random == pytest.approx(np.mean(lost[1:]), abs=1e-5)
+    assert measured.sufficiency_random == pytest.approx(np.mean(missing[1:]), abs=1e-5)
 
 
 def test_the_area_is_that_of_trapezia():
@@ -70,7 +70,7 @@ def voters(make, silent):
     return subject
 
 
-def test_no_order_is_better_than_that_of_the_votes(make, silent):
+def test_no_order_beats_that_of_the_votes(make, silent):
     traced = trace(voters(make, silent))
     token = traced.subject.answers[0].token
     votes_T = (traced.last.embedding.content_TD @ traced.subject.model.to_classes.weight[token]).detach().numpy()
@@ -90,13 +90,13 @@ def test_no_order_is_better_than_that_of_the_votes(make, silent):
 
 def test_long_inputs_are_emptied_in_groups(make):
     traced = trace(make("swin"))
-    found = faithfulness(traced, {"stage 1": np.arange(256)}, orders=1)
-    assert found.deletion_curve.values.shape == (2, MOST_GROUPS + 1)
+    measured = faithfulness(traced, {"stage 1": np.arange(256)}, orders=1)
+    assert measured.deletion_curve.values.shape == (2, MOST_GROUPS + 1)
     last = [("stage 1", position) for position in range(248, 256)]
-    assert found.deletion_curve.values[0, 1] == pytest.approx(
+    assert measured.deletion_curve.values[0, 1] == pytest.approx(
         p_without(traced, last, 0, traced.subject.answers[0].token), abs=1e-5
     )
-    assert found.deletion_curve.labels[1][:3] == ["0 %", "3 %", "6 %"]
+    assert measured.deletion_curve.labels[1][:3] == ["0 %", "3 %", "6 %"]
 
 
 def test_positions_that_the_answer_cannot_see_are_left_out(make):
@@ -113,9 +113,9 @@ def test_there_is_always_something_to_compare_with(make):
         traced.attribute("occlusion").faithful(orders=0)
 
 
-def test_of_one_position_nothing_is_measured_and_that_is_told(make):
+def test_a_single_position_is_reported_as_not_measured(make):
     traced = trace(make("language").with_tokens([[1, 9, 30]]))
-    found = faithfulness(traced, {"layers": np.arange(3.0)}, answer=1)
-    assert found.positions == 1 and found.deletion == found.deletion_random
-    assert "not measured: only one position" in in_one_line(found)
+    measured = faithfulness(traced, {"layers": np.arange(3.0)}, answer=1)
+    assert measured.positions == 1 and measured.deletion == measured.deletion_random
+    assert "not measured: only one position" in in_one_line(measured)
     assert "better than" in in_one_line(faithfulness(traced, {"layers": np.arange(3.0)}, answer=2))

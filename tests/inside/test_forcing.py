@@ -1,4 +1,4 @@
-"""A word forced, and the rest written by the model."""
+"""A token is forced, and the model generates the rest."""
 
 import pytest
 import torch
@@ -13,22 +13,22 @@ def tokens_of(subject) -> list[int]:
     return [answer.token for answer in subject.answers]
 
 
-def test_a_translator_searches_again_with_the_forced_beginning(trained):
+def test_a_translator_searches_again_with_the_forced_prefix(trained):
     trace = trained.trace(SENTENCE)
     written = tokens_of(trace.subject)
-    other = next(t for t in trace.candidates(5).logits.notes["tokens"][1] if t not in (written[1], END))
-    forced = trace.force(1, other).subject
-    [best] = trained.translator().translate([SENTENCE], best=1, forced=[[written[0], other]])[0]
-    assert tokens_of(forced)[:2] == [written[0], other]
+    token = next(t for t in trace.candidates(5).logits.notes["tokens"][1] if t not in (written[1], END))
+    forced = trace.force(1, token).subject
+    [best] = trained.translator().translate([SENTENCE], best=1, forced=[[written[0], token]])[0]
+    assert tokens_of(forced)[:2] == [written[0], token]
     assert tokens_of(forced) == [*best.tokens, END]
     assert forced.output_text == best.text != trace.subject.output_text
     assert forced.tokens[0] == trace.subject.tokens[0]
 
 
-def test_what_was_said_forced_again_changes_nothing(trained):
+def test_forcing_the_same_token_changes_nothing(trained):
     trace = trained.trace(SENTENCE)
-    for place in (0, 2, -1):
-        assert tokens_of(trace.force(place, trace.subject.answers[place].token).subject) == tokens_of(trace.subject)
+    for answer in (0, 2, -1):
+        assert tokens_of(trace.force(answer, trace.subject.answers[answer].token).subject) == tokens_of(trace.subject)
 
 
 def test_a_translation_forced_to_end_ends(trained):
@@ -38,7 +38,7 @@ def test_a_translation_forced_to_end_ends(trained):
 
 
 def greedy(model, ids: list[int], count: int, never) -> list[int]:
-    """Every token from a whole pass over those before it."""
+    """Greedy decoding with a full forward pass for every token."""
     for _ in range(count):
         with torch.no_grad():
             logits_W = model(torch.tensor([ids], device=next(model.parameters()).device))[0, -1].clone()
@@ -67,7 +67,7 @@ def test_a_text_never_grows_past_the_context(language):
     assert len(subject.tokens[0]) == language.context
 
 
-def test_what_cannot_be_forced_is_told(trained, classifier):
+def test_what_cannot_be_forced_is_refused(trained, classifier):
     with pytest.raises(UsageError, match="No word can be forced"):
         classifier.trace("We sleep.").force(0, 1)
     trace = trained.trace(SENTENCE)

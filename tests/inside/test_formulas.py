@@ -1,4 +1,4 @@
-"""Mixers written out by their formulas: against what the layers compute, and against torch's own cells."""
+"""Mixers by their formulas, compared with the layers and with torch's own cells."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def traced(request, make):
     return trace(make(kind, **options))
 
 
-def test_every_part_written_out_gives_what_the_part_gave(traced):
+def test_the_formula_of_every_part_gives_its_output(traced):
     parts = [part for part in traced.parts() if part.context is not None]
     assert parts
     for part in parts:
@@ -39,7 +39,7 @@ def test_every_part_written_out_gives_what_the_part_gave(traced):
 
 
 def test_the_difference_is_measured(traced, monkeypatch):
-    """It is not zero where a formula is wrong by a little."""
+    """It is not zero if a formula is slightly wrong."""
     assert 0 <= traced.difference < 1e-5
     original = formulas.formula_output
 
@@ -51,20 +51,20 @@ def test_the_difference_is_measured(traced, monkeypatch):
     assert traced.difference > 1e-5
 
 
-@pytest.mark.parametrize(("kind", "one"), [(nn.RNN, nn.RNNCell), (nn.GRU, nn.GRUCell), (nn.LSTM, nn.LSTMCell)])
-def test_cells_go_gate_by_gate_as_torch_does(kind, one):
+@pytest.mark.parametrize(("kind", "step"), [(nn.RNN, nn.RNNCell), (nn.GRU, nn.GRUCell), (nn.LSTM, nn.LSTMCell)])
+def test_recurrent_cells_agree_with_those_of_torch(kind, step):
     torch.manual_seed(2)
-    cell, alone, x_TD = kind(4, 4, batch_first=True), one(4, 4), torch.randn(5, 4)
+    cell, alone, x_TD = kind(4, 4, batch_first=True), step(4, 4), torch.randn(5, 4)
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         getattr(alone, name).data = getattr(cell, f"{name}_l0").data
-    made = formulas._unrolled(cell, x_TD, None)
+    results = formulas._unrolled(cell, x_TD, None)
     state = None
     for t, x_D in enumerate(x_TD):
         state = alone(x_D[None], state)
         vectors = formulas.vectors_of(state)
-        torch.testing.assert_close(made["states"][t], vectors[0][0])
-        assert kind is not nn.LSTM or torch.allclose(made["memories"][t], vectors[1][0])
-    assert not made[formulas.INITIAL].any()
+        torch.testing.assert_close(results["states"][t], vectors[0][0])
+        assert kind is not nn.LSTM or torch.allclose(results["memories"][t], vectors[1][0])
+    assert not results[formulas.INITIAL].any()
 
 
 def test_a_convolution_is_the_product_with_its_toeplitz_matrix(make):

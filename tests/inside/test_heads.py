@@ -1,4 +1,4 @@
-"""Scores of heads: equal to their definitions, and they find what is there."""
+"""Scores of heads equal their definitions, and detect known heads."""
 
 import math
 
@@ -26,7 +26,7 @@ def scores(traced):
     return traced.heads() if any(part.attends for part in traced.parts()) else None
 
 
-def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
+def test_scores_of_the_weights_equal_their_definitions(traced, scores):
     if scores is None:
         with pytest.raises(UsageError, match="no heads"):
             traced.heads()
@@ -50,7 +50,7 @@ def test_entropy_and_where_heads_look_are_counted_one_by_one(traced, scores):
             assert itself == pytest.approx(np.mean(own), abs=1e-5)
 
 
-def test_importance_is_what_is_lost_without_the_columns_of_w_out(traced, scores):
+def test_importance_is_the_loss_without_the_columns_of_w_out(traced, scores):
     parts = [part for part in traced.parts() if part.attends]
     said_A1 = torch.tensor([[answer.token] for answer in traced.subject.answers])
     before_A1 = log_p(traced.subject, traced.logits_AW).gather(1, said_A1)
@@ -59,16 +59,16 @@ def test_importance_is_what_is_lost_without_the_columns_of_w_out(traced, scores)
             assert np.isnan(scores["importance"].values[row]).all()
             continue
         weight, width = part.module.to_out.weight.data, part.module.to_out.in_features // part.heads
-        kept, head = weight.clone(), part.heads - 1
+        before, head = weight.clone(), part.heads - 1
         weight[:, head * width :] = 0
         after_AW = log_p(traced.subject, traced.subject.logits()[0])
         lost = (before_A1 - after_AW.gather(1, said_A1)).mean()
-        weight.copy_(kept)
+        weight.copy_(before)
         assert scores["importance"].values[row, head] == pytest.approx(float(lost), abs=1e-5)
         assert np.isnan(scores["importance"].values[row, part.heads :]).all()
 
 
-def test_scores_are_missing_where_they_make_no_sense(traced, scores):
+def test_scores_are_missing_where_they_are_not_defined(traced, scores):
     if scores is None:
         return
     text = type(traced.subject.model).__name__
@@ -92,7 +92,7 @@ def test_learned_positions_shorten_what_is_repeated(make):
     assert np.isfinite(traced.heads(["induction"])["induction"].values).all()
 
 
-def test_a_head_that_hands_on_what_it_sees_copies():
+def test_a_head_that_passes_on_what_it_reads_copies():
     """Words are unit vectors. The first head adds what it reads, the second takes it away, the third confuses words."""
     words = 16
     model = Causal(
@@ -107,8 +107,8 @@ def test_a_head_that_hands_on_what_it_sees_copies():
     attention.to_qkv.weight.data[2 * 48 :] = values_HVD.flatten(0, 1)
     out_HVD = torch.eye(words, 48) * torch.tensor([1.0, -1.0, 1.0])[:, None, None]
     attention.to_out.weight.data = out_HVD.flatten(0, 1).T.contiguous()
-    found = trace(subjects.causal(model, [3, 4, 5], str)).heads(["copying"])["copying"]
-    assert found.values.tolist() == [[1.0, 0.0, 0.0]]
+    copying = trace(subjects.causal(model, [3, 4, 5], str)).heads(["copying"])["copying"]
+    assert copying.values.tolist() == [[1.0, 0.0, 0.0]]
 
 
 # ---------------------------------------------------------------- induction
@@ -146,11 +146,11 @@ def test_induction_heads_are_found_and_the_model_needs_them(repeats):
     assert induction[1].max() > 0.6 > 0.3 > induction[0].max(), "chance is about 1 / 12"
     assert scores["previous"].values[0].max() > 0.6, "they read what a head before them wrote"
 
-    found = [f"layers.{layer}.mixer.{head}" for layer, head in np.argwhere(induction > 0.5).tolist()]
+    induction_heads = [f"layers.{layer}.mixer.{head}" for layer, head in np.argwhere(induction > 0.5).tolist()]
     again = slice(8, -1)  # answers that can be known
-    kept = traced.p_AW[torch.arange(16), torch.tensor([answer.token for answer in traced.subject.answers])]
-    assert kept[again].mean() > 0.7
-    assert traced.ablate(heads=found).change.values[again].mean() < -2
+    p_answer = traced.p_AW[torch.arange(16), torch.tensor([answer.token for answer in traced.subject.answers])]
+    assert p_answer[again].mean() > 0.7
+    assert traced.ablate(heads=induction_heads).change.values[again].mean() < -2
 
 
 def test_induction_is_the_weight_on_what_followed_the_last_time(repeats):
@@ -176,7 +176,7 @@ def test_pixels_are_repeated_in_their_own_colours(colours):
     assert np.isfinite(trace(subject).heads(["induction"], period=4)["induction"].values).all()
 
 
-def test_where_there_is_one_word_only_nothing_can_be_repeated():
+def test_a_vocabulary_of_one_word_has_no_induction():
     subject = subjects.causal(Causal(CausalModel(layers=1, width=16, heads=2), 5), [3, 4, 3], str, never=[4])
     assert ordinary_words(subject) == [3]
     assert np.isnan(trace(subject).heads(["induction"])["induction"].values).all()

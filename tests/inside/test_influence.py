@@ -29,35 +29,35 @@ def through_stack(subject, first, last):
 
 
 @pytest.mark.parametrize("kind", ["language-hyena", "language-gru", "language-local", "vit"])
-def test_of_a_stack_it_is_the_jacobian(make, kind):
+def test_influence_of_a_stack_is_the_norm_of_its_jacobian(make, kind):
     traced = trace(make(kind))
     for stack in traced.stacks:
         expected_TS = norms(through_stack(traced.subject, stack.name, stack.name), stack.layers[0].before_TD)
-        found = traced.influence(stack.name)
-        torch.testing.assert_close(torch.from_numpy(found.values), expected_TS, atol=1e-4, rtol=1e-4)
-        assert found.notes["exact"] and found.labels == (stack.stack.pieces, stack.stack.pieces)
+        influence = traced.influence(stack.name)
+        torch.testing.assert_close(torch.from_numpy(influence.values), expected_TS, atol=1e-4, rtol=1e-4)
+        assert influence.notes["exact"] and influence.labels == (stack.stack.pieces, stack.stack.pieces)
 
 
 def test_a_decoder_depends_on_its_source(make):
     traced = trace(make("translator-additive"))
     expected_TS = norms(through_stack(traced.subject, "encoder", "decoder"), traced["encoder"].layers[0].before_TD)
-    found = traced.influence("decoder", of="encoder")
-    torch.testing.assert_close(torch.from_numpy(found.values), expected_TS, atol=1e-4, rtol=1e-4)
-    assert found.values.min() > 0 and not traced.influence("encoder", of="decoder").values.any()
+    influence = traced.influence("decoder", of="encoder")
+    torch.testing.assert_close(torch.from_numpy(influence.values), expected_TS, atol=1e-4, rtol=1e-4)
+    assert influence.values.min() > 0 and not traced.influence("encoder", of="decoder").values.any()
 
 
 @pytest.mark.parametrize("kind", ["language-hyena", "language-capped", "language-local", "translator-bahdanau"])
-def test_of_a_mixer_it_is_the_jacobian(make, kind):
+def test_influence_of_a_mixer_is_the_norm_of_its_jacobian(make, kind):
     traced = trace(make(kind))
     part = traced.last.layers[1].part("mixer")
     scale_D = 1 if part.scale_D is None else part.scale_D
     expected_TS = norms(lambda x_SD: part.module(x_SD[None], part.context)[0] * scale_D, part.read_TD)
-    found = traced.influence(part=part.name)
-    torch.testing.assert_close(torch.from_numpy(found.values), expected_TS, atol=1e-4, rtol=1e-4)
+    influence = traced.influence(part=part.name)
+    torch.testing.assert_close(torch.from_numpy(influence.values), expected_TS, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["translator", "translator-additive"])
-def test_of_a_cross_attention_it_is_by_the_source(make, kind):
+def test_influence_of_cross_attention_is_with_respect_to_the_source(make, kind):
     traced = trace(make(kind))
     part = traced.last.layers[0].part("cross")
 
@@ -66,28 +66,28 @@ def test_of_a_cross_attention_it_is_by_the_source(make, kind):
         return part.module(part.read_TD[None], dataclasses.replace(part.context, memory=memory))[0]
 
     expected_TS = norms(function, part.context.memory.states_BSD[0])
-    found = traced.influence(part=part.name)
-    torch.testing.assert_close(torch.from_numpy(found.values), expected_TS, atol=1e-4, rtol=1e-4)
-    assert found.labels[1] == traced["encoder"].stack.pieces
+    influence = traced.influence(part=part.name)
+    torch.testing.assert_close(torch.from_numpy(influence.values), expected_TS, atol=1e-4, rtol=1e-4)
+    assert influence.labels[1] == traced["encoder"].stack.pieces
 
 
 @pytest.mark.parametrize(
     "kind", ["language", "language-post-norm", "language-local", "language-grouped", "language-hyena", "language-gru"]
 )
-def test_of_a_causal_model_nothing_comes_from_later(make, kind):
+def test_later_positions_have_no_influence_in_a_causal_model(make, kind):
     traced = trace(make(kind))
-    for found in (traced.influence(), traced.influence(part="layers.0.mixer")):
-        values = torch.from_numpy(found.values)
+    for influence in (traced.influence(), traced.influence(part="layers.0.mixer")):
+        values = torch.from_numpy(influence.values)
         assert values.triu(1).abs().max() < 1e-6 < values.diagonal().min()
     if kind == "language-local":
         assert values.tril(-3).abs().max() == 0 < values.diagonal(-2).min()  # a window of 3
 
 
-def test_where_nothing_is_masked_all_depends_on_all(make):
+def test_without_a_mask_every_position_depends_on_every_other(make):
     assert trace(make("masked")).influence().values.min() > 1e-4
 
 
-def test_probes_are_orthonormal_and_right_in_the_mean(make):
+def test_probes_are_orthonormal_and_unbiased(make):
     traced = trace(make("language"))
     exact_TS = torch.from_numpy(traced.influence().values)
     pass_ = _through_stacks(traced, "layers", "layers")
@@ -96,14 +96,14 @@ def test_probes_are_orthonormal_and_right_in_the_mean(make):
     torch.testing.assert_close(squares.mean(0).sqrt(), exact_TS, atol=1e-4, rtol=1e-4)
     q_PD = directions(4, 32, seed=7)
     torch.testing.assert_close(q_PD @ q_PD.T, torch.eye(4), atol=1e-6, rtol=0)
-    found = traced.influence(probes=4, seed=7)
-    assert (found.notes["exact"], found.notes["probes"], found.notes["seed"]) == (False, 4, 7)
+    influence = traced.influence(probes=4, seed=7)
+    assert (influence.notes["exact"], influence.notes["probes"], influence.notes["seed"]) == (False, 4, 7)
     torch.testing.assert_close(
-        torch.from_numpy(found.values), jacobian_norms(pass_, 6, q_PD, at_once=5), atol=1e-5, rtol=1e-4
+        torch.from_numpy(influence.values), jacobian_norms(pass_, 6, q_PD, at_once=5), atol=1e-5, rtol=1e-4
     )
 
 
-def test_names_that_are_none_are_refused_in_words(make):
+def test_unknown_names_are_refused(make):
     traced = trace(make("language"))
     for options, words in [
         ({"stack": "encoder"}, "not a stack"),

@@ -1,4 +1,4 @@
-"""What was measured tells itself in a line, as JSON and as a table in a notebook."""
+"""Named arrays and results: their repr, their JSON and their tables in a notebook."""
 
 import json
 from html.parser import HTMLParser
@@ -59,7 +59,7 @@ def measured(request, traced):
     return request.param[1](traced)
 
 
-def test_it_is_told_in_a_line(measured):
+def test_the_repr_is_one_line(measured):
     line = repr(measured)
     assert line.startswith(f"{type(measured).__name__}(") and len(line) < 700
     assert "\n" not in line and "array(" not in line and "tensor(" not in line and "Named(" not in line
@@ -86,30 +86,30 @@ def test_a_notebook_shows_a_table_of_every_array(measured):
         if array.values.ndim == 2:
             assert head == ["", *array.labels[1]] and [row[0] for row in rows] == array.labels[0]
         cells = [row[1:] if array.values.ndim == 2 else row[-1:] for row in rows]
-        shown = [[float(cell.rpartition(" ")[2]) for cell in row] for row in cells]
-        np.testing.assert_allclose(np.array(shown).ravel(), array.values.ravel(), atol=6e-4)
+        cells_shown = [[float(cell.rpartition(" ")[2]) for cell in row] for row in cells]
+        np.testing.assert_allclose(np.array(cells_shown).ravel(), array.values.ravel(), atol=6e-4)
 
 
-def test_attribution_says_of_what_and_how_well(traced):
-    found = traced.attribute()
-    assert f"method=integrated-gradients, answer={found.notes['answer']}" in repr(found)
-    assert found.to_json()["error"] == found.notes["error"]
-    assert f"encoder: {len(found['encoder'].values)} position" in repr(found)
+def test_the_repr_of_an_attribution_names_method_and_answer(traced):
+    result = traced.attribute()
+    assert f"method=integrated-gradients, answer={result.notes['answer']}" in repr(result)
+    assert result.to_json()["error"] == result.notes["error"]
+    assert f"encoder: {len(result['encoder'].values)} position" in repr(result)
 
 
-def test_what_is_off_is_named(traced):
+def test_an_ablation_names_what_is_off(traced):
     off = traced.ablate(heads="decoder.0.cross.1", positions=[("encoder", 2)])
     assert "off=decoder.0.cross.1, encoder at 2" in repr(off)
     assert off.to_json()["words"] == off.words
 
 
 def test_words_stand_beside_their_numbers(traced):
-    found = traced.candidates(2)
-    table = Tables(found.probabilities._repr_html_()).tables[0]
-    assert table[1][1] == f"{found.logits.notes['words'][0][0]} {found.probabilities.values[0, 0]:.3f}"
+    result = traced.candidates(2)
+    table = Tables(result.probabilities._repr_html_()).tables[0]
+    assert table[1][1] == f"{result.logits.notes['words'][0][0]} {result.probabilities.values[0, 0]:.3f}"
 
 
-def test_a_large_table_is_cut_and_says_so():
+def test_a_large_table_is_truncated_and_says_so():
     many = MOST_ROWS + 5
     labels = [f"<{n}>" for n in range(many)]
     square = named("weights", np.zeros((many, many)), [("from", labels), ("to", labels)])
@@ -124,9 +124,9 @@ def test_a_large_table_is_cut_and_says_so():
 
 def test_a_trace_is_shown_with_each_answer_and_its_probability(traced, make):
     facts, (_, *answers) = Tables(traced._repr_html_()).tables
-    told = dict(facts)
-    assert told["output"] == traced.output_text and told["difference"] == f"{traced.difference:.1e}"
-    assert told["stacks"] == "; ".join(map(str, traced.stacks))
+    fact = dict(facts)
+    assert fact["output"] == traced.output_text and fact["difference"] == f"{traced.difference:.1e}"
+    assert fact["stacks"] == "; ".join(map(str, traced.stacks))
     expected = [
         [str(n), each.label, f"{float(traced.p_AW[n, each.token]):.3g}"]
         for n, each in enumerate(traced.subject.answers)
@@ -134,7 +134,7 @@ def test_a_trace_is_shown_with_each_answer_and_its_probability(traced, make):
     assert answers == expected
 
 
-def test_of_many_answers_the_last_are_shown(traced, monkeypatch):
+def test_only_the_last_of_many_answers_are_shown(traced, monkeypatch):
     monkeypatch.setattr("regard.inside.notebook.MOST_ROWS", 2)
     count = len(traced.subject.answers)
     assert f"the last 2 of {count}" in traced._repr_html_()
@@ -142,13 +142,13 @@ def test_of_many_answers_the_last_are_shown(traced, monkeypatch):
     assert [row[0] for row in answers] == [str(count - 2), str(count - 1)]
 
 
-def test_scores_of_heads_are_tables_in_a_notebook_and_a_line_elsewhere(traced):
+def test_scores_of_heads_have_tables_and_a_repr_of_one_line(traced):
     scores = traced.heads(["entropy", "self"])
     assert len(Tables(scores._repr_html_()).tables) == 2
     assert repr(scores) == f"{{'entropy': {scores['entropy'].size}, 'self': {scores['self'].size}}}"
 
 
-def test_what_is_at_a_label_or_a_number_has_one_axis_less():
+def test_indexing_by_label_or_number_removes_the_first_axis():
     words = [["a", "b"], ["c", "d"]]
     square = named("p", [[1, 2], [3, 4]], [("part", ["one", " two"]), ("rank", ["1", "2"])], "nats", words=words, of=7)
     for which in ("two", " two", 1, -1, np.int64(1)):
@@ -169,6 +169,6 @@ def test_what_is_at_a_label_or_a_number_has_one_axis_less():
         (True, "neither a label nor a number"),
     ],
 )
-def test_what_is_not_there_is_refused_with_the_nearest(which, says):
+def test_unknown_labels_are_refused_with_the_nearest_one(which, says):
     with pytest.raises(UsageError, match=says):
         named("p", [1, 2, 3], [("part", ["the", "two", "the"])])[which]

@@ -1,4 +1,4 @@
-"""Hyena's operator: applied to v, and carried through W_out, it is what the layer wrote."""
+"""Hyena's operator, applied to v and followed by W_out, gives the output of the layer."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("kind", "hyena"), WAYS)
-def test_the_operators_applied_are_what_the_layer_wrote(make, kind, hyena):
+def test_applying_the_operators_gives_the_output_of_the_layer(make, kind, hyena):
     traced = trace(make(kind, mixer="hyena", hyena=hyena))
     mixers = [part for part in traced.parts() if part.name.endswith("mixer")]
     assert len(mixers) == (4 if kind == "translator" else 2)
@@ -37,7 +37,7 @@ def test_the_operators_applied_are_what_the_layer_wrote(make, kind, hyena):
         assert (torch.tensor(mean.values).triu(1).abs().max() == 0) == causal
 
 
-def test_it_is_the_derivative_of_what_was_gathered_by_v(make):
+def test_the_operator_is_the_derivative_with_respect_to_v(make):
     """By torch: with the gates held as they are."""
     part = next(trace(make("language", mixer="hyena", hyena={"order": 3})).parts())
     hyena = part.module
@@ -57,7 +57,7 @@ def test_it_is_the_derivative_of_what_was_gathered_by_v(make):
     assert operators.operator(part, 4).values == pytest.approx(jacobian_TT.numpy(), abs=1e-4)
 
 
-def test_few_channels_at_a_time_give_the_same(make, monkeypatch):
+def test_chunks_of_channels_change_nothing(make, monkeypatch):
     part = next(trace(make("masked", mixer="hyena")).parts())
     whole = operators.mean_operator(part)
     monkeypatch.setattr(operators, "MOST_NUMBERS", 5 * 36)
@@ -75,7 +75,7 @@ def test_filters_are_those_of_the_layer(make):
     assert len(trace(make("language", mixer="hyena")).filters("layers.1.mixer")) == 1
 
 
-def test_what_is_not_there_is_told(make):
+def test_unknown_parts_and_channels_are_refused(make):
     with pytest.raises(UsageError, match="is not a Hyena layer"):
         trace(make("language")).operator("layers.0.mixer", 0)
     traced = trace(make("language", mixer="hyena"))

@@ -1,4 +1,4 @@
-"""What is put from one run into another has the effect that it should have."""
+"""Effects of patching, compared with plain hooks."""
 
 import math
 
@@ -26,14 +26,14 @@ def other_input(subject):
     generator = torch.Generator().manual_seed(8)
     if subject.last.name == "decoder":
         return caption(subject.model, torch.randn(1, height, width, generator=generator), [10, 11, 7], str)
-    while True:  # until the surest box of a detector is at the same place
+    while True:  # until the surest box of a detector is at the same position
         other = image(subject.model, torch.randn(1, height, width, generator=generator), list("abcde"))
         if other.answers[0].position == subject.answers[0].position:
             return other
 
 
 def compared(traced):
-    """Two words that can both be said; of a reader, positions in its context."""
+    """Two words that can both be answers; for a reader, positions in its context."""
     return (4, 5) if isinstance(traced.subject.readout, SpanReadout) else (3, 4)
 
 
@@ -46,7 +46,7 @@ def pair(subject):
     return trace(other_input(subject)), trace(subject)  # clean, corrupted
 
 
-def test_everything_at_a_layer_gives_one_and_nothing_gives_zero(pair):
+def test_patching_a_whole_layer_gives_one_and_nothing_gives_zero(pair):
     clean, corrupted = pair
     answer, tokens = -1, compared(corrupted)
     d_clean, d_corrupted = (difference(each.logits_AW, tokens) for each in pair)
@@ -66,7 +66,7 @@ def _copies(traced):
 
 
 @pytest.mark.parametrize("what", ["residual", "heads", "parts"])
-def test_effects_are_those_of_hooks_set_by_hand(pair, what):
+def test_effects_equal_those_of_plain_hooks(pair, what):
     clean, corrupted = pair
     if what == "heads" and not any(part.heads for part in corrupted.parts()):
         with pytest.raises(UsageError, match="no heads"):
@@ -93,7 +93,7 @@ def test_effects_are_those_of_hooks_set_by_hand(pair, what):
 
 
 @torch.no_grad()
-def _by_hand(clean, corrupted, name, place, heads):
+def _by_hand(clean, corrupted, name, position, heads):
     module = sites_of(clean.subject)[name]
     module = module.to_out if heads else module
     passed = []
@@ -104,11 +104,13 @@ def _by_hand(clean, corrupted, name, place, heads):
     def put(_, inputs, output):
         if not heads:
             output = output.clone()
-            output[:, place] = passed[0][:, place]
+            output[:, position] = passed[0][:, position]
             return output
         width = module.in_features // sites_of(clean.subject)[name].heads
         joined = inputs[0].clone()
-        joined[..., place * width : (place + 1) * width] = passed[0][..., place * width : (place + 1) * width]
+        joined[..., position * width : (position + 1) * width] = passed[0][
+            ..., position * width : (position + 1) * width
+        ]
         return torch.nn.functional.linear(joined, module.weight, module.bias)
 
     for hook, subject in ((note, clean.subject), (put, corrupted.subject)):
@@ -118,19 +120,19 @@ def _by_hand(clean, corrupted, name, place, heads):
     return logits_AW
 
 
-def test_the_difference_is_between_what_both_said(make):
+def test_the_difference_is_between_the_answers_of_both_runs(make):
     corrupted = make("language")
     clean = corrupted.with_tokens([[5, 9, 31, 9, 12, 8]])
-    said = [subject.answers[-1].token for subject in (clean, corrupted)]
-    assert said[0] != said[1]
+    tokens = [subject.answers[-1].token for subject in (clean, corrupted)]
+    assert tokens[0] != tokens[1]
     effects = trace(corrupted).patch(trace(clean))
-    assert effects.notes["answer"] == 5 and effects.notes["tokens"] == [str(token) for token in said]
+    assert effects.notes["answer"] == 5 and effects.notes["tokens"] == [str(token) for token in tokens]
     assert effects.values[0, 0] == 0, "the first word is the same"
     assert not effects.values[1:, :2].any(), "nor is anything else before the word that differs"
     torch.testing.assert_close(float(effects.values[-1, -1]), 1.0, atol=1e-5, rtol=0)
 
 
-def test_answers_that_begin_elsewhere_are_compared_by_where_they_begin(make):
+def test_spans_are_compared_by_their_first_position(make):
     corrupted = make("reader")
     others = (corrupted.with_tokens([[1, 9, 30, 2, 9, word, 7, 2]]) for word in range(3, 40))
     clean = next(other for other in others if other.answers[0].token != corrupted.answers[0].token)
@@ -140,7 +142,7 @@ def test_answers_that_begin_elsewhere_are_compared_by_where_they_begin(make):
     assert effects.values[0, 5] == pytest.approx(1, abs=1e-4), "the word that differs restores all of it"
 
 
-def test_what_was_written_is_compared_where_it_first_differs(make):
+def test_outputs_are_compared_where_they_first_differ(make):
     corrupted = make("translator")
     clean = corrupted.with_tokens([[5, 9, 31, 12, 2], [1, 9, 8, 14, 15]])
     effects = trace(corrupted).patch(trace(clean))
@@ -159,7 +161,7 @@ def test_inputs_that_cannot_be_compared_are_refused(make, ids, words):
         trace(subject).patch(trace(subject.with_tokens([ids])))
 
 
-def test_two_models_are_refused_and_so_is_what_is_no_activation(make):
+def test_two_models_and_unknown_activations_are_refused(make):
     one, other = trace(make("language")), trace(make("language"))
     with pytest.raises(UsageError, match="different models"):
         one.patch(other)

@@ -1,4 +1,4 @@
-"""What is written with something switched off."""
+"""Regeneration with heads, parts or positions switched off."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ SENTENCE = "The old farmer helps the child."
 
 
 def greedy(model, source, count):
-    """The likeliest token each time, by plain passes of the model."""
+    """Greedy decoding with a full forward pass for every token."""
     device = next(model.parameters()).device
     source_1S = torch.tensor([source], device=device)
     target = [START]
@@ -33,24 +33,24 @@ def greedy(model, source, count):
 
 
 @pytest.mark.parametrize("heads", [[1], [0, 1, 2, 3]])
-def test_a_translator_writes_as_one_without_those_heads_would(trained, heads):
+def test_regeneration_equals_greedy_decoding_without_these_heads(trained, heads):
     subject, module = trained.subject(SENTENCE), trained.model.decoder[0].cross
     assert module.heads == 4
     own = regenerate(subject, Off())
     assert own == greedy(trained.model, subject.tokens[0], 64)
-    anew = regenerate(subject, Off(heads=tuple(f"decoder.0.cross.{head}" for head in heads)), most=12)
+    regenerated = regenerate(subject, Off(heads=tuple(f"decoder.0.cross.{head}" for head in heads)), most=12)
     before = module.to_out.weight.detach().clone()
     try:
         with torch.no_grad():
             module.to_out.weight.unflatten(1, (4, -1))[:, heads] = 0
-        assert anew == greedy(trained.model, subject.tokens[0], 12)
+        assert regenerated == greedy(trained.model, subject.tokens[0], 12)
     finally:
         with torch.no_grad():
             module.to_out.weight.copy_(before)
-    assert len(heads) == 1 or anew != own
+    assert len(heads) == 1 or regenerated != own
 
 
-def test_a_language_model_goes_on_after_its_text_as_far_as_it_can_read(make):
+def test_a_language_model_continues_up_to_its_context(make):
     subject = make("language")
     ids = list(subject.tokens[0])
     for _ in range(5):
@@ -72,6 +72,6 @@ def test_a_position_that_is_off_stays_off_while_the_text_grows(make):
         assert int(logits_W.argmax()) == tokens[step]
 
 
-def test_a_class_is_not_written(make):
+def test_a_class_cannot_be_regenerated(make):
     with pytest.raises(UsageError, match="regenerated here"):
         regenerate(make("text_classifier"), Off())

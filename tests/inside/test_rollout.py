@@ -17,11 +17,11 @@ def test_rows_of_the_rollout_sum_to_one() -> None:
     assert torch.allclose(product(weights).sum(-1), torch.ones(17, dtype=torch.float64), atol=1e-12)
 
 
-def test_attention_to_oneself_alone_rolls_out_to_the_identity() -> None:
+def test_attention_to_itself_gives_the_identity() -> None:
     assert torch.equal(product(torch.eye(4).expand(3, 2, 4, 4)), torch.eye(4))
 
 
-def test_two_layers_that_hand_on_reach_two_tokens_back() -> None:
+def test_two_layers_of_previous_token_heads_reach_two_tokens_back() -> None:
     before = torch.zeros(3, 3)
     before[0, 0] = before[1, 0] = before[2, 1] = 1  # each looks at the one before it
     assert product(before.expand(2, 1, 3, 3))[2].tolist() == [0.25, 0.5, 0.25]
@@ -32,7 +32,7 @@ def of_kinds(*kinds):
 
 
 @of_kinds("vit", "vit-mean", "vit-both", "text-classifier-mean", "language", "masked", "captioner", "translator")
-def test_it_is_the_product_of_the_attention_written_out(subject):
+def test_rollout_is_the_product_of_the_attention_matrices(subject):
     traced = trace(subject)
     for stack in traced.stacks:
         expected_TT = torch.eye(len(stack.stack.pieces))
@@ -40,13 +40,13 @@ def test_it_is_the_product_of_the_attention_written_out(subject):
             identity_TT = torch.eye(len(expected_TT))
             taken_TT = layer.part("mixer").attention().weights_BHTS[0].mean(0) + identity_TT
             expected_TT = taken_TT / taken_TT.sum(-1, keepdim=True) @ expected_TT
-        found = traced.rollout(stack.name)
-        torch.testing.assert_close(torch.from_numpy(found.values), expected_TT, atol=1e-6, rtol=0)
-        assert ("cross-attention" in found.notes["left_out"]) == (stack.name == "decoder")
+        result = traced.rollout(stack.name)
+        torch.testing.assert_close(torch.from_numpy(result.values), expected_TT, atol=1e-6, rtol=0)
+        assert ("cross-attention" in result.notes["left_out"]) == (stack.name == "decoder")
 
 
 @of_kinds("vit", "vit-mean", "vit-both", "text-classifier-mean", "language", "captioner", "swin")
-def test_of_an_answer_it_is_seen_from_where_that_is_read(subject):
+def test_rollout_of_an_answer_starts_at_its_readout(subject):
     traced = trace(subject)
     rolled = traced.rollout().values
     mean = rolled[subject.last.before :].mean(0)
@@ -56,14 +56,14 @@ def test_of_an_answer_it_is_seen_from_where_that_is_read(subject):
         "both": ((rolled[0] + mean) / 2, "the class token and the mean of all patches, half each"),
         "position": (rolled[-1], "position"),
     }[subject.readout.pool]
-    found = rollout_of_answer(traced)
-    torch.testing.assert_close(found.values, expected, atol=1e-6, rtol=0)
-    assert found.values.sum() == pytest.approx(1, abs=1e-5)
-    assert found.notes["read_from"].startswith(words)
+    result = rollout_of_answer(traced)
+    torch.testing.assert_close(result.values, expected, atol=1e-6, rtol=0)
+    assert result.values.sum() == pytest.approx(1, abs=1e-5)
+    assert result.notes["read_from"].startswith(words)
 
 
 @of_kinds("language-hyena", "language-gru", "translator-additive", "translator-bahdanau")
-def test_where_there_is_no_attention_it_is_refused_in_words(subject):
+def test_models_without_attention_are_refused(subject):
     with pytest.raises(UsageError, match="Rollout is not defined for the"):
         trace(subject).rollout()
 
@@ -84,7 +84,7 @@ def test_maps_are_over_the_grid_of_patches(subject):
 
 
 @of_kinds("language")
-def test_of_a_text_there_are_no_maps(subject):
+def test_texts_have_no_maps(subject):
     with pytest.raises(UsageError, match="not an image"):
         attention_maps(trace(subject))
 
@@ -109,7 +109,7 @@ def dense_attention(windows, x_TD: torch.Tensor) -> torch.Tensor:
 
 @of_kinds("swin", "swin-post-norm")
 @torch.no_grad()
-def test_of_a_swin_it_is_the_product_of_dense_matrices(subject):
+def test_rollout_of_a_swin_is_the_product_of_dense_matrices(subject):
     traced = trace(subject)
     expected_ET, maps = torch.eye(256), []
     for number, stage in enumerate(traced.stacks):
@@ -128,7 +128,7 @@ def test_of_a_swin_it_is_the_product_of_dense_matrices(subject):
             expected_ET = (0.5 * weights_HTT.mean(0) + 0.5 * torch.eye(side * side)) @ expected_ET
             x_TD = layer.after_TD
     torch.testing.assert_close(torch.from_numpy(traced.rollout().values), expected_ET, atol=1e-5, rtol=0)
-    found = attention_maps(traced)
-    torch.testing.assert_close(found.rollout_RS, expected_ET.mean(0).view(16, 16), atol=1e-5, rtol=0)
-    for map_HRS, expected_HRS in zip(found.layers_HRS, maps, strict=True):
+    result = attention_maps(traced)
+    torch.testing.assert_close(result.rollout_RS, expected_ET.mean(0).view(16, 16), atol=1e-5, rtol=0)
+    for map_HRS, expected_HRS in zip(result.layers_HRS, maps, strict=True):
         torch.testing.assert_close(map_HRS, expected_HRS, atol=1e-5, rtol=0)

@@ -1,4 +1,4 @@
-"""What a subject says of its input and output: words that cannot be written, texts, and who wrote them."""
+"""Subjects: tokens that cannot be generated, texts, and which answers are given."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ IDS = [5, 9, 30, 9, 12, 7]
 
 @pytest.fixture
 def barred(model):
-    """A language model that must not write what it finds likeliest anywhere, and more at the third place."""
+    """A language model whose likeliest tokens are never generated, with further exclusions at the third answer."""
     best_A = subjects.causal(model, IDS, str).logits()[0].topk(2).indices
     never = sorted(set(best_A[:, 0].tolist()) - set(IDS))
     assert never
@@ -32,7 +32,7 @@ def barred(model):
     return trace(subjects.causal(model, IDS, str, never, never_at=at))
 
 
-def test_words_that_cannot_be_written_are_nowhere(barred):
+def test_tokens_that_cannot_be_generated_appear_nowhere(barred):
     subject = barred.subject
     for answer in range(len(subject.answers)):
         never = set(subject.never) | set(subject.never_at[answer])
@@ -55,13 +55,13 @@ def test_words_that_cannot_be_written_are_nowhere(barred):
     assert not set(subject.never) & set(regenerate(subject, Off(heads=("layers.0.mixer.1",)), most=4))
 
 
-def test_what_was_given_has_a_probability_even_if_it_could_not_be_written(model):
+def test_a_given_token_has_a_probability_even_if_it_cannot_be_generated(model):
     traced = trace(subjects.causal(model, IDS, str, never=[30]))
     assert 0 < traced.p_AW[1, 30] < 1 and traced.p_AW[0, 30] == 0
     assert torch.isfinite(torch.from_numpy(traced.ablate(parts="layers.0.mixer").change.values)).all()
 
 
-def test_an_input_of_other_tokens_has_their_text_and_nothing_that_the_model_wrote(make):
+def test_other_tokens_have_their_own_text_and_no_generated_output(make):
     again = make("language").with_tokens([[7, 8, 9]])
     assert (again.input_text, again.output_text) == ("7 8 9", "")
     assert [answer.given for answer in again.answers] == [True, True, False]
@@ -75,7 +75,7 @@ def test_an_input_of_other_tokens_has_their_text_and_nothing_that_the_model_wrot
     assert make("text_classifier").with_tokens([[1, 9, 2]]).input_text == "9"
 
 
-def test_the_same_words_without_spaces_of_their_own_are_spaced(model):
+def test_tokens_without_spaces_are_joined_by_spaces(model):
     assert subjects.causal(model, IDS, str).with_tokens([[7, 8]]).input_text == "7 8"
     assert subjects.causal(model, IDS, lambda token: f" {token}").with_tokens([[7, 8]]).input_text == "7 8"
     assert subjects.causal(model, IDS, lambda token: " abc"[token % 4]).with_tokens([[7, 8, 9]]).input_text == "c a"
@@ -87,7 +87,7 @@ def test_boxes_are_read_from_queries_beside_the_patches(make):
     assert traced.attribute("rollout").notes["read_from"].startswith("query")
 
 
-def test_the_answer_of_a_reader_is_the_likeliest_span_that_does_not_end_before_it_begins(make):
+def test_the_answer_of_a_reader_is_its_likeliest_valid_span(make):
     subject = make("reader")
     log_p_2T = trace(subject).p_AW.log()
     readable = [0, 4, 5, 6]

@@ -1,4 +1,4 @@
-"""What is shown of a model is what it computed."""
+"""A trace is what the model computed."""
 
 from dataclasses import replace
 
@@ -14,21 +14,21 @@ def traced(subject):
     return trace(subject)
 
 
-def test_every_attention_written_out_gives_the_logits_of_the_fast_path(traced):
+def test_the_formulas_give_the_logits_of_the_fast_path(traced):
     assert traced.difference < 1e-5
     traced.subject.model.eval()
     with torch.no_grad():
         torch.testing.assert_close(traced.logits_AW, traced.subject.forward(1)[0], atol=1e-6, rtol=0)
 
 
-def test_dropout_is_off_while_one_looks_and_as_it_was_afterwards(subject):
+def test_dropout_is_off_during_a_trace_and_restored_afterwards(subject):
     subject.model.train()
     first, second = subject.logits(), subject.logits(rows=2)
     assert subject.model.training
     torch.testing.assert_close(first.expand_as(second), second, atol=1e-5, rtol=0)
 
 
-def test_blocks_add_what_their_parts_wrote(traced):
+def test_blocks_add_the_outputs_of_their_parts(traced):
     for stack in traced.stacks:
         for layer in stack.layers:
             x_TD = layer.before_TD
@@ -40,14 +40,14 @@ def test_blocks_add_what_their_parts_wrote(traced):
             torch.testing.assert_close(layer.after_TD, x_TD, atol=1e-5, rtol=0)
 
 
-def test_heads_sum_to_what_their_part_wrote(traced):
+def test_heads_sum_to_the_output_of_their_part(traced):
     for part in traced.parts():
         if part.heads:
             written_TD = part.heads_HTD().sum(0) + (0 if part.bias_D is None else part.bias_D)
             torch.testing.assert_close(written_TD, part.wrote_TD, atol=1e-5, rtol=0)
 
 
-def test_attention_weights_are_probabilities_over_the_positions_looked_at(traced):
+def test_attention_weights_are_probabilities_over_the_keys(traced):
     lengths = [len(stack.stack.pieces) for stack in traced.stacks]
     for number, stack in enumerate(traced.stacks):
         for part in (part for layer in stack.layers for part in layer.parts if part.attends):
@@ -58,12 +58,12 @@ def test_attention_weights_are_probabilities_over_the_positions_looked_at(traced
             torch.testing.assert_close(rows, torch.ones_like(rows), atol=1e-5, rtol=0)
 
 
-def test_content_and_position_sum_to_what_the_first_block_reads(traced):
+def test_content_and_position_sum_to_the_input_of_the_first_block(traced):
     for stack in traced.stacks:
         torch.testing.assert_close(stack.embedding.terms_XTD.sum(0), stack.layers[0].before_TD, atol=1e-5, rtol=0)
 
 
-def test_the_lens_at_the_last_layer_is_the_answer(traced):
+def test_the_lens_at_the_last_layer_is_the_prediction(traced):
     if traced.subject.readout is None:
         with pytest.raises(UsageError, match="no lens"):
             traced.lens()
@@ -72,8 +72,8 @@ def test_the_lens_at_the_last_layer_is_the_answer(traced):
     assert lens.agreement.values[-1] == 100
     assert abs(lens.kl.values[-1]).max() < 1e-6
     assert abs(lens.kl.values[0]).max() > 1e-3, "after the embedding alone it says something else"
-    said_A = torch.tensor([answer.token for answer in traced.subject.answers])
-    p_A = traced.p_AW.gather(1, said_A[:, None])[:, 0]
+    answer_A = torch.tensor([answer.token for answer in traced.subject.answers])
+    p_A = traced.p_AW.gather(1, answer_A[:, None])[:, 0]
     torch.testing.assert_close(torch.from_numpy(lens.answer.values[-1]), p_A, atol=1e-5, rtol=0)
 
 
@@ -89,10 +89,10 @@ def test_contributions_sum_to_the_logit(traced):
             logits_AW = model.to_logits(model.decoder_norm(traced.last.layers[-1].after_TD))
         assert (logits_AW - traced.logits_AW).abs().max() > 1e-3
     cap = getattr(plain.head, "cap", 0.0)
-    for answer, said in enumerate(traced.subject.answers):
+    for answer, predicted in enumerate(traced.subject.answers):
         for token in (None, 4):
             parts = traced.contributions(answer, token)
-            at = answer, said.token if token is None else token
+            at = answer, predicted.token if token is None else token
             assert float(parts.values.sum()) == pytest.approx(float(logits_AW[at]), abs=1e-4)
             assert parts.notes["logit"] == pytest.approx(float(logits_AW[at]), abs=1e-4)
             assert parts.notes["final_logit"] == float(traced.logits_AW[at])
@@ -102,7 +102,7 @@ def test_contributions_sum_to_the_logit(traced):
 
 @pytest.mark.parametrize("kind", ["language", "translator-copying", "masked", "reader"])
 def test_the_error_of_contributions_is_measured(make, kind):
-    """It is told where a part did not write what was noted."""
+    """It is large if the recorded output of a part is wrong."""
     traced = trace(make(kind))
     part = traced.last.layers[-1].parts[-1]
     assert traced.contributions(0).notes["error"] < 1e-4
@@ -110,7 +110,7 @@ def test_the_error_of_contributions_is_measured(make, kind):
     assert traced.contributions(0).notes["error"] > 1e-2
 
 
-def test_a_trace_is_told_in_a_line(traced):
+def test_the_repr_of_a_trace_is_one_line(traced):
     line = repr(traced)
     assert "\n" not in line and len(line) < 400
     assert traced.subject.answers[-1].label in line and f"difference {traced.difference:.1e}" in line
@@ -120,7 +120,7 @@ def test_a_trace_is_told_in_a_line(traced):
     assert all(part.name in repr(part) and len(repr(part)) < 80 for part in traced.parts())
 
 
-def test_what_cannot_be_asked_for_is_told_in_three_lines(make):
+def test_impossible_requests_get_an_error_of_three_lines(make):
     traced = trace(make("translator"))
     wrong = [
         lambda: traced.contributions(answer=99),
@@ -139,15 +139,15 @@ def test_what_cannot_be_asked_for_is_told_in_three_lines(make):
         assert len(str(refused.value).splitlines()) == 3
 
 
-def test_what_is_looked_at_first_is_the_least_certain_word_that_was_written(make):
+def test_the_default_answer_is_the_least_certain_generated_token(make):
     traced = trace(make("translator"))
-    said = [float(p_W[answer.token]) for p_W, answer in zip(traced.p_AW, traced.subject.answers, strict=True)]
-    assert said[traced.first_answer] == min(said)
+    p_answers = [float(p_W[answer.token]) for p_W, answer in zip(traced.p_AW, traced.subject.answers, strict=True)]
+    assert p_answers[traced.first_answer] == min(p_answers)
     assert torch.equal(*(torch.as_tensor(traced.contributions(n).values) for n in (None, traced.first_answer)))
     assert trace(make("language")).first_answer == 5  # what comes next
 
 
-def test_tokens_and_heads_may_be_named(make):
+def test_tokens_and_heads_can_be_given_by_name(make):
     traced = trace(make("translator"))
     assert traced.contributions(-1, token="17").notes["logit"] == float(traced.logits_AW[-1, 17])
     one, same = (traced.ablate(heads=heads).logits_AW for heads in ("encoder.0.mixer.3", ["encoder.0.mixer.3"]))
@@ -160,7 +160,7 @@ def test_a_trace_needs_an_input(language):
             language.trace(*given)
 
 
-def test_arrays_are_told_by_their_shape(make):
+def test_the_repr_of_an_array_is_its_shape(make):
     traced = trace(make("language"))
     parts = traced.contributions()
     assert repr(parts) == f"Named('contribution': {len(parts.values)} part, logit)"
@@ -181,24 +181,24 @@ def test_arrays_are_told_by_their_shape(make):
         lambda t: t.heads(scores=5),
     ],
 )
-def test_wrong_arguments_are_told_in_three_lines(make, wrong):
+def test_wrong_arguments_get_an_error_of_three_lines(make, wrong):
     with pytest.raises(UsageError) as refused:
         wrong(trace(make("translator")))
     assert len(str(refused.value).splitlines()) == 3
 
 
-def test_one_score_of_heads_may_be_named_alone(make):
+def test_a_single_score_of_heads_can_be_given_as_a_string(make):
     assert list(trace(make("language")).heads("entropy")) == ["entropy"]
 
 
-def test_contributions_to_a_word_are_those_where_it_was_said(make):
+def test_contributions_to_a_word_are_those_at_its_answer(make):
     traced = trace(make("translator"))
-    for place, answer in enumerate(traced.subject.answers):
+    for number, answer in enumerate(traced.subject.answers):
         if [each.label for each in traced.subject.answers].count(answer.label) == 1:
-            found = traced.contributions(answer.label)
-            assert found.notes["logit"] == float(traced.logits_AW[place, answer.token])
+            contributions = traced.contributions(answer.label)
+            assert contributions.notes["logit"] == float(traced.logits_AW[number, answer.token])
 
 
-def test_half_a_pair_of_characters_is_told(language):
+def test_half_a_surrogate_pair_is_refused(language):
     with pytest.raises(UsageError, match="not Unicode"):
         language.trace("The \ud800")

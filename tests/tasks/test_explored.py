@@ -36,6 +36,6 @@ def test_everything_that_the_page_asks_is_answered(task, tiny_run, few_of_each):
     assert all(set(each) in ({"value"}, {"error"}) for each in answers.values())
 
 
-def test_word_vectors_have_nothing_to_look_into(words):
-    with pytest.raises(UsageError, match="nothing to look into"):
+def test_word_vectors_cannot_be_traced(words):
+    with pytest.raises(UsageError, match="cannot be traced"):
         Session([words])

@@ -28,13 +28,13 @@ class OfTexts:
         (OfTexts, Path("text.txt"), f"The text must be a string, not {type(Path()).__name__}.", "run.trace(text)"),
     ],
 )
-def test_an_input_of_the_wrong_type_is_told_what_is_needed(of, given, what, fix):
+def test_an_input_of_the_wrong_type_is_refused_with_the_right_one(of, given, what, fix):
     with pytest.raises(UsageError) as refused:
         Task.trace(SimpleNamespace(subject=of().subject), given)  # type: ignore[arg-type]
     assert refused.value.what == what and fix in refused.value.fix
 
 
-def test_arguments_that_do_not_fit_are_told():
+def test_arguments_that_do_not_fit_are_refused():
     with pytest.raises(
         UsageError, match=r"do not fit this run\.\nMissing a required argument: 'text'\.\nUse run.trace"
     ):

@@ -113,7 +113,7 @@ def input_of(task: Any, what: str, text: str, target: str = "", context: str | N
     if not wanted and (needs == "needed" or text):
         raise UsageError(
             f"'{task.folder.path}' is {task.about.noun}.",
-            "It has no layers to look into.",
+            "It has no layers to explain.",
             f"Use `regard {task.about.verb} {task.folder.path}`.",
         )
     for name, value in (("target", target), ("context", context)):

@@ -327,7 +327,7 @@ class Answer(Task[AnswerTaskSettings]):
         return found[0][:top]
 
     def subject(self, question: str, context: str) -> Subject:
-        """A question and that part of its context which has the likeliest answer, to look into."""
+        """A question and the window of its context with the likeliest answer, to trace."""
         from regard.data.questions import Place
         from regard.data.tokenised_questions import asked, tokens_of, window_around, windows_of
         from regard.data.tokenizers import END, START
@@ -337,16 +337,16 @@ class Answer(Task[AnswerTaskSettings]):
         data = self.settings.data
         windows = windows_of(asked(self.tokenizer, question, context), data.max_length, data.stride)
         first, last = 0, 0
-        there = bool(best.text)
-        if there:
+        has_answer = bool(best.text)
+        if has_answer:
             places_T2 = self.tokenizer.places(context, self.tokenizer.encode([context])[0])
             first, last = tokens_of(Place(best.start, best.end), places_T2)
         window = window_around(windows, first, last)
         ids = [START, *window.question_ids().tolist(), END, *window.context_ids().tolist(), END]
         before = int(window.question_length[0]) + 2
-        readable = [at == 0 or before <= at < len(ids) - 1 for at in range(len(ids))]
-        moved = before - int(window.first[0])
-        span = (first + moved, last + moved) if there else (0, 0)
+        readable = [position == 0 or before <= position < len(ids) - 1 for position in range(len(ids))]
+        offset = before - int(window.first[0])
+        span = (first + offset, last + offset) if has_answer else (0, 0)
         return subjects.reader(
             self.model, ids, readable, self.tokenizer.piece, span, input_text=question, output_text=best.text
         )

@@ -288,7 +288,7 @@ class Caption(PictureTask[CaptionSettings]):
         return CaptionWriter(self.tokenizer, settings, most, self.engines(settings.int8))
 
     def subject(self, image: Path | str, target: str = "", forced: Sequence[int] = ()) -> Subject:
-        """An image, and its caption or the one given, to look into. `forced`: ids that the caption begins with."""
+        """An image, and its caption or a given one, to trace. `forced`: ids that the caption starts with."""
         from regard.inside import subjects
         from regard.inside.forcing import completed
 
@@ -297,16 +297,14 @@ class Caption(PictureTask[CaptionSettings]):
             ids = self.tokenizer.encode([target])[0]
         else:
             ids = completed(forced, lambda: self.writer().write(pixels_HWC[None], best=1, forced=forced)[0][0].tokens)
-        said = self.tokenizer.decode([ids])[0]
-        words = self.tokenizer.piece
         return subjects.caption(
             self.model,
             image_CHW,
             ids,
-            words,
+            self.tokenizer.piece,
             generated=not target,
             input_text=Path(image).name,
-            output_text=said,
+            output_text=self.tokenizer.decode([ids])[0],
             picture_HWC=pixels_HWC,
             with_prefix=lambda tokens, _: self.subject(image, forced=tokens),
         )

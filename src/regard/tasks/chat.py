@@ -330,27 +330,27 @@ class Chat(Task[ChatSettings]):
         return sorted({PAD, START, *self.unseen, self.tokenizer.size, self.tokenizer.size + 1})
 
     def subject(self, text: str, more: int = 0) -> Subject:
-        """What is said to the model, to look into; its reply would begin with the last answer.
+        """A message to the model, to trace; the last answer is the first token of the reply.
 
-        `more`: how many tokens of the reply are first written, each the likeliest.
+        `more`: how many tokens of the reply are generated first, greedily.
         """
         return self._subject(self.remembered([(False, text)], room=max(1, more)).ids, more, text)
 
-    def _subject(self, begun: list[int], more: int, text: str) -> Subject:
+    def _subject(self, prompt: list[int], more: int, text: str) -> Subject:
         from regard.inside import subjects
         from regard.inside.forcing import continued
 
         marks = {self.tokenizer.size: "<us>", self.tokenizer.size + 1: "<them>"}
         never, engines = self._never(), self.engines(self.settings.decoding.int8)
-        ids = continued(self.model, begun, more, context=self.context, never=never, engines=engines)
+        ids = continued(self.model, prompt, more, context=self.context, never=never, engines=engines)
         return subjects.causal(
             self.model,
             ids,
             lambda token: marks.get(token) or self.tokenizer.piece(token),
             never,
-            generated=len(ids) - len(begun),
+            generated=len(ids) - len(prompt),
             input_text=text,
-            output_text=self.tokenizer.decode([ids[len(begun) :]])[0],
+            output_text=self.tokenizer.decode([ids[len(prompt) :]])[0],
             with_prefix=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
         )
 

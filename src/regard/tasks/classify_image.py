@@ -253,7 +253,7 @@ class ClassifyImage(ImageTask[ClassifyImageSettings]):
         return [reason or next(named) for reason in reasons]
 
     def subject(self, image: Path | str) -> Subject:
-        """An image and its class, to look into."""
+        """An image and its class, to trace."""
         from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)

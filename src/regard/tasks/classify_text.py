@@ -286,7 +286,7 @@ class ClassifyText(Task[ClassifyTextSettings]):
         )
 
     def subject(self, text: str) -> Subject:
-        """A text and its class, to look into."""
+        """A text and its class, to trace."""
         from regard.data.labelled_batches import FRAME
         from regard.data.tokenizers import END, START
         from regard.inside import subjects

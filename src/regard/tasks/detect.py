@@ -309,7 +309,7 @@ class Detect(PictureTask[DetectSettings]):
         return [reason or next(found) for reason in reasons]
 
     def subject(self, image: Path | str) -> Subject:
-        """An image and its surest box, to look into."""
+        """An image and its surest box, to trace."""
         from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)

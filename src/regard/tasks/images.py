@@ -117,7 +117,7 @@ class PictureTask(Task[P]):
             raise RegardError(f"The image '{path}' cannot be read.", error.reason, "Give another image.") from None
 
     def looked_at(self, path: Path | str) -> tuple[NDArray[np.uint8], Tensor]:
-        """An image file to look into: as the model sees images, [H, W, C], and scaled as its input is, [C, H, W]."""
+        """An image file, to trace: as the model sees images, [H, W, C], and scaled as its input is, [C, H, W]."""
         import torch
 
         file = Path(path)

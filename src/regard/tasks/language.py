@@ -368,26 +368,26 @@ class Language(RunningText[LanguageSettings]):
         return ids
 
     def subject(self, text: str, more: int = 0) -> Subject:
-        """A text, and what the model expects after each of its tokens, to look into.
+        """A text, and the model's prediction after each of its tokens, to trace.
 
-        `more`: how many tokens the model first writes after it, each the likeliest.
+        `more`: how many tokens the model generates first, greedily.
         """
         return self._subject(self.encode(text), more, text)
 
-    def _subject(self, begun: list[int], more: int, text: str) -> Subject:
+    def _subject(self, prompt: list[int], more: int, text: str) -> Subject:
         from regard.inside import subjects
         from regard.inside.forcing import continued
 
         never, engines = self._never(), self.engines(self.settings.decoding.int8)
-        ids = continued(self.model, begun, more, context=self.context, never=never, engines=engines)
+        ids = continued(self.model, prompt, more, context=self.context, never=never, engines=engines)
         return subjects.causal(
             self.model,
             ids,
             self.tokenizer.piece,
             never,
-            generated=len(ids) - len(begun),
+            generated=len(ids) - len(prompt),
             input_text=text,
-            output_text=self.tokenizer.decode([ids[len(begun) :]])[0],
+            output_text=self.tokenizer.decode([ids[len(prompt) :]])[0],
             with_prefix=lambda tokens, more: self._subject([ids[0], *tokens], more, text),
         )
 

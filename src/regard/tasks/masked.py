@@ -160,7 +160,7 @@ class Masked(RunningText[MaskedSettings]):
         ]
 
     def subject(self, text: str) -> Subject:
-        """A text with [MASK] in it, and what the model finds there, to look into."""
+        """A text with [MASK] in it, and the model's predictions there, to trace."""
         from regard.data.tokenizers import SPECIALS
         from regard.inside import subjects
 

@@ -269,7 +269,7 @@ class Pixels(ImageTask[PixelTaskSettings]):
     # ------------------------------------------------------------ looking into layers
 
     def subject(self, image: Path | str) -> Subject:
-        """An image, and what the model expects each pixel to be, to look into."""
+        """An image, and the model's prediction of each pixel, to trace."""
         from regard.inside import subjects
 
         pixels_HWC = self.read_file(image)

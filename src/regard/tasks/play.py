@@ -357,7 +357,7 @@ class Play(Task[PlaySettings]):
         return " ".join(moves)
 
     def subject(self, moves: str = "", wish: str = "win") -> Subject:
-        """A game so far, its moves with spaces between them, and the move that the model expects next."""
+        """A game so far, as moves separated by spaces, and the model's prediction of each next move, to trace."""
         from regard.data.game_corpus import MOVES, RESULTS
         from regard.data.tokenizers import SPECIALS
         from regard.inside import subjects
@@ -367,7 +367,7 @@ class Play(Task[PlaySettings]):
         played = [self.game.words.index(word) for word in words]
         ids = [RESULTS + self.wished(wish, position.side), *(MOVES + move for move in played)]
         names = [*SPECIALS, *(f"<{name}>" for name in self.game.result_names()), *self.game.words]
-        # At each place other moves are allowed; after the end of a game, none is.
+        # The legal moves differ from position to position; after the end of a game there are none, and all are allowed.
         illegal = [
             [MOVES + move for move in range(len(self.game.words)) if move not in set(each.legal)] if each.legal else []
             for each in self.game.replay(played)

@@ -300,7 +300,7 @@ class Segment(PictureTask[SegmentSettings]):
         return found
 
     def subject(self, image: Path | str) -> Subject:
-        """An image and the class of most of its pixels, to look into."""
+        """An image and the class with the highest mean logit over its pixels, to trace."""
         from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)

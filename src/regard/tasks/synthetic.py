@@ -166,7 +166,7 @@ class Synthetic(Task[SyntheticTaskSettings]):
     # ------------------------------------------------------------ looking into layers
 
     def subject(self, text: str = "") -> Subject:
-        """A sequence, its symbols with spaces between them; without one, the first that is held out for validation."""
+        """A sequence, as symbols separated by spaces, to trace; by default the first of the validation split."""
         from regard.data.synthetic import held_out, spell, vocabulary_size
         from regard.inside import subjects
 

@@ -188,24 +188,24 @@ class Task(ABC, Generic[S]):
     def trace(self, *given: Any, **options: Any) -> Trace:
         """Everything that the model computed for one input: `run.trace("A sentence.")`.
 
-        A task has `subject`, with the same arguments, unless there is nothing to look into.
+        Defined by the `subject` of a task, which has the same parameters; tasks without layers have none.
         """
         from regard.inside.trace import trace
 
         if not hasattr(self, "subject"):
             raise UsageError(
-                f"There is nothing to look into in '{self.folder.path}'.",
+                f"'{self.folder.path}' cannot be traced.",
                 f"It is {self.about.noun}, which has no layers.",
                 "Choose another run.",
             )
-        _must_fit(self.subject, given, options)
+        _check_arguments(self.subject, given, options)
         return trace(self.subject(*given, **options))
 
     def explain(self, *given: Any, what: str = "", **choice: Any) -> Explanation:
-        """What is inside, as numbers and as a picture: `run.explain("A sentence.", what="lens").save("lens.svg")`.
+        """An explanation in numbers and as a picture: `run.explain("A sentence.", what="lens").save("lens.svg")`.
 
-        Input as in `trace`; kinds are those of `regard explain`, and so is what else can be chosen: stack, layer, head,
-        answer, token, method, reading, count, temperature.
+        The input is that of `trace`. Kinds and options are those of `regard explain`: stack, layer, head, answer,
+        token, method, reading, count, temperature.
         """
         from regard.explain.view import Choice, explain
 
@@ -275,27 +275,28 @@ class Task(ABC, Generic[S]):
         return str(path.resolve())
 
 
-def _must_fit(subject: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """A clear error where what is to be looked into is missing, too much, or neither a string nor a path."""
-    asked = inspect.signature(subject)
-    call = f"run.trace({', '.join(name for name, each in asked.parameters.items() if each.default is each.empty)})"
+def _check_arguments(subject: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """A clear error if an input is missing, superfluous, or neither a string nor a path."""
+    signature = inspect.signature(subject)
+    required = [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+    call = f"run.trace({', '.join(required)})"
     try:
-        bound = asked.bind(*given, **options).arguments
+        bound = signature.bind(*given, **options).arguments
     except TypeError as error:
         raise UsageError(
             "These arguments do not fit this run.", f"{str(error)[:1].upper()}{str(error)[1:]}.", f"Use {call}."
         ) from None
     for name, value in bound.items():
-        kinds = {"str": (str,), "Path | str": (str, Path)}.get(asked.parameters[name].annotation, (object,))
-        if not isinstance(value, kinds):
-            file, found = Path in kinds, "None" if value is None else type(value).__name__
+        types = {"str": (str,), "Path | str": (str, Path)}.get(signature.parameters[name].annotation, (object,))
+        if not isinstance(value, types):
+            file, actual = Path in types, "None" if value is None else type(value).__name__
             raise UsageError(
-                f"The {name} must be {'the path of a file' if file else 'a string'}, not {found}.",
+                f"The {name} must be {'the path of a file' if file else 'a string'}, not {actual}.",
                 "Images are read from their files." if file else "The model reads text.",
                 f"Use {call}, with {'a path' if file else 'a string'} as the {name}.",
             )
         if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise UsageError(f"The {name} is not Unicode.", "It has half of a pair of characters.", "Give it in UTF-8.")
+            raise UsageError(f"The {name} is not Unicode.", "It has half of a surrogate pair.", "Give it in UTF-8.")
 
 
 def must_have_no_files(files: Sequence[Any] | None, what: str, why: str) -> None:

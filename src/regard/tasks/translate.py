@@ -399,43 +399,43 @@ class PairTask(Task[P]):
         return most
 
     def subject(self, text: str, target: str = "", forced: Sequence[int] = ()) -> Subject:
-        """A source, and its best output or the one given, to look into. `forced`: ids that the output begins with."""
+        """A source, and its best output or a given one, to trace. `forced`: ids that the output starts with."""
         from regard.inside import subjects
         from regard.inside.forcing import completed
         from regard.inside.subject import check_length
 
         translator = self.translator()
-        source, written = self.tokenizers.both
-        _must_say_something(text)
+        source, target_tokenizer = self.tokenizers.both
+        _check_not_blank(text)
         long = self.long_sources(translator, split=True)
         length = len(source.encode([text])[0]) + 1
         check_length(length)  # before it is translated
         long.notice(1, length)
         long.warn()
         if target:
-            ids = written.encode([target])[0]
+            ids = target_tokenizer.encode([target])[0]
         else:
             ids = completed(forced, lambda: translator.translate([text], forced=[forced], best=1)[0][0].tokens)
-        said = written.decode([ids])[0]
+        output = target_tokenizer.decode([ids])[0]
         return subjects.pair(
             self.model,
             translator.encode(text),
             ids,
-            (source.piece, written.piece),
+            (source.piece, target_tokenizer.piece),
             generated=not target,
             input_text=text,
-            output_text=said,
+            output_text=output,
             with_prefix=lambda tokens, _: self.subject(text, forced=tokens),
-            aligner=self._aligner(text, said, ids),
+            aligner=self._aligner(text, output, ids),
         )
 
-    def _aligner(self, text: str, said: str, ids: list[int]) -> Aligner:
+    def _aligner(self, text: str, output: str, ids: list[int]) -> Aligner:
         from regard.inside.alignment import Aligner, Words
         from regard.inside.alignment_choice import choose
 
-        source, written = self.tokenizers.both
+        source, target = self.tokenizers.both
         words = Words.of(source, text, source.encode([text])[0])
-        return Aligner(words.cut(self.longest_source - 1), Words.of(written, said, ids), lambda: choose(self))
+        return Aligner(words.cut(self.longest_source - 1), Words.of(target, output, ids), lambda: choose(self))
 
     def first_input(self) -> str:
         """A sentence held out of training: a model says little about words that it has never seen."""
@@ -448,7 +448,7 @@ class PairTask(Task[P]):
 
     def record_search(self, text: str, **decoding: Any) -> SearchRecord:
         """How the output was searched for: every candidate of every step. Options are of [decoding]."""
-        _must_say_something(text)
+        _check_not_blank(text)
         return self.translator(**decoding).record(text)
 
 
@@ -510,9 +510,9 @@ class Translate(PairTask[TranslateSettings]):
         return self.write(sentences, prefixes, seed, decoding, split_sentences)
 
 
-def _must_say_something(text: str) -> None:
+def _check_not_blank(text: str) -> None:
     if not text.strip():
-        raise UsageError("There is nothing to look into.", "The text is blank.", "Give a text with at least one word.")
+        raise UsageError("The text is blank.", "There is nothing to trace.", "Give a text with at least one word.")
 
 
 def _read_by_model(batch: PairBatch) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Attention of every head: the weights, their tokens, and what is done where there are too many."""
+"""Attention of every head: the weights, their tokens, and how large arrays are reduced."""
 
 from __future__ import annotations
 
@@ -31,29 +31,32 @@ def test_every_layer_and_head_is_drawn_once(run):
     np.testing.assert_allclose(np.stack(drawn), weights.flatten(0, 1).numpy(), atol=1e-6)
 
 
-def test_of_a_large_model_a_part_is_drawn_and_the_picture_says_so(run, monkeypatch):
+def test_only_some_heads_of_a_large_model_are_drawn_and_the_picture_says_so(run, monkeypatch):
     monkeypatch.setattr(attention_module, "MOST_LAYERS", 1)
     monkeypatch.setattr(attention_module, "MOST_HEADS", 3)
-    shown = run("language").explain("attention")
-    assert shown.remarks == ["drawn: layers 2 to 2 and heads 1 to 3, of 2 layers with 4 heads"]
-    assert shown.arrays[0].values.shape[:2] == (2, 4)  # the numbers are all there
-    texts = [text.get_text() for text in shown.figure().axes[0].texts]
+    explanation = run("language").explain("attention")
+    assert explanation.remarks == ["drawn: layers 2 to 2 and heads 1 to 3, of 2 layers with 4 heads"]
+    assert explanation.arrays[0].values.shape[:2] == (2, 4)  # the numbers are all there
+    texts = [text.get_text() for text in explanation.figure().axes[0].texts]
     assert "layer 2 · head 3" in texts and not {"layer 1 · head 1", "layer 2 · head 4"} & set(texts)
 
 
-def test_many_numbers_are_reduced_by_their_maximum_and_one_head_is_not(run, monkeypatch):
+def test_large_arrays_are_reduced_by_their_maximum_and_a_single_head_is_not(run, monkeypatch):
     whole = run("language").explain("attention").arrays[0]
     monkeypatch.setattr(attention_module, "MOST_NUMBERS", 8 * 9)
-    shown = run("language").explain("attention")
-    assert shown.arrays[0].values.shape == (2, 4, 3, 3) and "largest weight of each block of 2 × 2" in shown.remarks[0]
+    explanation = run("language").explain("attention")
+    assert (
+        explanation.arrays[0].values.shape == (2, 4, 3, 3)
+        and "largest weight of each block of 2 × 2" in explanation.remarks[0]
+    )
     blocks = whole.values.reshape(2, 4, 3, 2, 3, 2).max((3, 5))
-    np.testing.assert_array_equal(shown.arrays[0].values, blocks)
-    assert shown.arrays[0].labels[3] == ["5 …", "30 …", "12 …"]
-    one = run("language").explain("attention", layer=1, head=1).arrays[0]
-    np.testing.assert_array_equal(one.values[0, 0], whole.values[0, 0])
+    np.testing.assert_array_equal(explanation.arrays[0].values, blocks)
+    assert explanation.arrays[0].labels[3] == ["5 …", "30 …", "12 …"]
+    single = run("language").explain("attention", layer=1, head=1).arrays[0]
+    np.testing.assert_array_equal(single.values[0, 0], whole.values[0, 0])
 
 
-def test_reducing_keeps_the_number_of_largest_size_and_its_sign():
+def test_reducing_keeps_the_largest_magnitude_and_its_sign():
     values = np.array([[1.0, -5.0, 2.0], [0.0, 3.0, -1.0], [np.nan, 7.0, 0.5]])
     small, joined = reduced(values, 2)
     assert joined == (2, 2)
@@ -71,7 +74,7 @@ def test_a_long_text_is_drawn_within_bounds(run):
     assert 20 < sum(text.get_text().startswith("token-") for text in figure.axes[0].texts) < 250
 
 
-def test_a_model_without_attention_is_told_what_it_has(run):
+def test_the_error_for_a_model_without_attention_suggests_influence(run):
     with pytest.raises(UsageError, match=r"(?s)has no attention.*--what influence"):
         run("language-gru").explain("attention")
     with pytest.raises(UsageError, match="The encoder of this model has no attention"):
