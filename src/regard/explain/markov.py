@@ -135,7 +135,7 @@ def _votes(votes: VoteTable, latest: str, mask: bool) -> list[str]:
     for voter in voters:
         seen = votes.seen_W[voter]
         masked = mask and votes.attended_W[voter] == 0
-        note = "never seen together" if not seen else "masked" if masked else ""
+        note = "never seen together" if not seen else "crossed out" if masked else ""
         cells = [_number(value) if seen else "" for value in votes.transitions_WN[voter, columns]]
         rows.append([f"{votes.words[voter]}, {latest}", *cells, note])
     sums = votes.votes_N
