@@ -58,7 +58,7 @@ def sharpen(model: nn.Module, by: float) -> None:
 def largest(task: Any, tokens: int) -> float:
     """The mean share of the weight of a row that is on one position, over the second half of the rows."""
     trace = task.trace(text(tokens, 2))
-    shares = [part.attention().weights_BHTS.amax(-1) for part in trace.parts() if part.looks]
+    shares = [part.attention().weights_BHTS.amax(-1) for part in trace.parts() if part.attends]
     return float(torch.stack([share[..., share.shape[-1] // 2 :].mean() for share in shares]).mean())
 
 

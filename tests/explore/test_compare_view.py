@@ -12,11 +12,16 @@ from regard.explore.recording import write_page
 from regard.explore.session import Session
 
 TEXT = "the old farmer"
-# Where a bar begins, as a share of its room.
-START = """bar => {
+# Where each bar begins, as a share of its room.
+STARTS = """bars => bars.map((bar) => {
     const [own, room] = [bar, bar.parentElement].map((element) => element.getBoundingClientRect());
     return ((bar.classList.contains("negative") ? own.right : own.left) - room.left) / room.width;
-}"""
+})"""
+# The number of each bar, and how long it is.
+LENGTHS = """lines => lines.map((line) => [
+    line.querySelector(".bar-value").innerText, line.querySelector(".bar").getBoundingClientRect().width,
+])"""
+ROWS = "rows => rows.map((row) => [...row.cells].map((cell) => cell.innerText))"
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +32,14 @@ def other(train_once, texts):
     return train_once("language-other", "shakespeare-cpu", *settings, "training.validate_every=2", data=texts)
 
 
+@pytest.fixture(scope="module")
+def both_on_disk(language, other, tmp_path_factory):
+    """The page of both runs as one file."""
+    path = tmp_path_factory.mktemp("both") / "page.html"
+    write_page(Session([language, other], {"text": TEXT}), path)
+    return path
+
+
 def shown_difference(at):
     field = at.page.get_by_role("application", name=re.compile("^B − A"))
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):  # the first key only shows the current cell
@@ -34,14 +47,13 @@ def shown_difference(at):
     return float(at.page.locator("#live").inner_text().rpartition(": ")[2].replace("−", "-"))
 
 
-def test_two_runs_have_one_scale_and_a_difference(language, other, opened, from_disk, tmp_path):
+def test_two_runs_have_one_scale_and_a_difference(language, other, both_on_disk, opened, from_disk):
     weights = [run.trace(TEXT).last.layers[0].part("mixer").attention().weights_BHTS[0, 1] for run in (language, other)]
     probabilities = [run.trace(TEXT).p_AW for run in (language, other)]
     fragment = "#view=compare&part=layers.0.mixer&head=1"
-    write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
     for page in (
         opened(language, other, text=TEXT, fragment=fragment),
-        from_disk(tmp_path / "page.html", 1400, fragment),
+        from_disk(both_on_disk, 1400, fragment),
     ):
         with page as at:
             assert shown_difference(at) == pytest.approx(float(weights[1][2, 1] - weights[0][2, 1]), abs=2e-3)
@@ -57,11 +69,8 @@ def numbers_of(panel, label):
     summary = panel.locator("summary", has_text=f"Numbers of: {label}")
     if not summary.evaluate("element => element.parentElement.open"):
         summary.click()
-    rows = panel.get_by_role("group", name=f"Numbers of: {label}").locator("tbody tr").all()
-    return {
-        row.locator("th").inner_text(): [as_number(cell) for cell in row.locator("td").all_inner_texts()]
-        for row in rows
-    }
+    rows = panel.get_by_role("group", name=f"Numbers of: {label}").locator("tbody tr").evaluate_all(ROWS)
+    return {name: [as_number(cell) for cell in cells] for name, *cells in rows}
 
 
 def as_number(text):
@@ -83,15 +92,14 @@ def sums_by_part(parts):
     return sums
 
 
-def test_candidates_and_contributions_stand_side_by_side(language, other, opened, from_disk, tmp_path):
+def test_candidates_and_contributions_stand_side_by_side(language, other, both_on_disk, opened, from_disk):
     traces = [run.trace(TEXT) for run in (language, other)]
     answer = len(traces[0].subject.answers) - 1  # what comes next
     output = traces[0].subject.answers[answer].label
     assert output != traces[1].subject.answers[answer].label
-    write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
     for page in (
         opened(language, other, text=TEXT, fragment="#view=compare"),
-        from_disk(tmp_path / "page.html", 1400, "#view=compare"),
+        from_disk(both_on_disk, 1400, "#view=compare"),
     ):
         with page as at:
             panel = at.ready("Compare")
@@ -110,7 +118,7 @@ def test_candidates_and_contributions_stand_side_by_side(language, other, opened
                 assert difference is None if None in p else difference == pytest.approx(p[1] - p[0], abs=1e-4)
 
             starts = [
-                [bar.evaluate(START) for bar in column.locator(".bar").all()]
+                column.locator(".bar").evaluate_all(STARTS)
                 for column in panel.locator(".compared-candidates .bars-beside").all()
             ]
             assert {*starts[0], *starts[1]} == {0.0}  # probabilities begin at the left
@@ -128,9 +136,8 @@ def test_candidates_and_contributions_stand_side_by_side(language, other, opened
             lengths = []
             for column in panel.locator(".compared-contributions .bars-beside").all():
                 half = "half as long" in column.locator("h3").inner_text()
-                for bar in column.locator(".bar-line").all():
-                    size = abs(as_number(bar.locator(".bar-value").inner_text()) or 0)
-                    lengths.append((size, bar.locator(".bar").bounding_box()["width"] * (2 if half else 1)))
+                for number, length in column.locator(".bar-line").evaluate_all(LENGTHS):
+                    lengths.append((abs(as_number(number) or 0), length * (2 if half else 1)))
             longest = max(lengths)
             assert all(width == pytest.approx(longest[1] * size / longest[0], abs=3) for size, width in lengths)
 
@@ -201,9 +208,8 @@ def test_one_image_in_two_runs_has_a_difference_of_heads(image_classifier, swin,
         assert {name: a for name, (a, *_) in rows.items() if a is not None} == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_file_says_what_it_lacks(language, other, from_disk, tmp_path):
-    write_page(Session([language, other], {"text": TEXT}), tmp_path / "page.html")
-    with from_disk(tmp_path / "page.html", 1400, "#view=compare") as at:
+def test_the_file_says_what_it_lacks(both_on_disk, from_disk):
+    with from_disk(both_on_disk, 1400, "#view=compare") as at:
         assert "are not in this file" in at.ready("Compare").locator(".note").first.inner_text()
         assert at.page.get_by_role("form", name="Second input").count() == 0
 

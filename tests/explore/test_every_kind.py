@@ -21,7 +21,9 @@ INPUTS = {
 }
 
 
-WIDTHS = {"trained": 1400, "image_classifier": 400}  # runs whose views axe-core checks, too
+# Widths other than 1000. On the small screen axe-core looks at every view, too; on the large one, at those of the file.
+WIDTHS = {"trained": 1400, "image_classifier": 400}
+SMALL_SCREEN = 400
 
 
 @pytest.mark.parametrize("kind", INPUTS)
@@ -36,7 +38,7 @@ def test_every_view_is_drawn_and_the_output_is_the_models(kind, request, opened)
             assert panel.locator(".problem").count() == 0, title
             assert len(panel.inner_text()) > 40, title
             assert at.page.evaluate("document.documentElement.scrollWidth") <= width, title
-            if kind in WIDTHS:
+            if width == SMALL_SCREEN:
                 report = Axe().run(at.page)
                 assert report.violations_count == 0, f"{title}: {report.generate_report()}"
         panel = at.view("Output")

@@ -30,19 +30,18 @@ ONCE = ["training.steps=1", "training.validate_every=1", "tokenizer.kind=charact
 SMALL = ["model.feedforward=8", "model.query_key_norm=false", "data.text=text.txt"]
 
 
-@pytest.fixture(scope="module")
-def letters(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("letters")
-    (folder / "text.txt").write_text(text(60_000, 1))
-    return folder
+def trained_on(characters, train_once, folder, name, *settings):
+    """A run after one step: all that counts is its shape, so its text is as short as its context allows."""
+    (folder / "text.txt").write_text(text(characters, 1))
+    return train_once(name, "shakespeare-cpu", *settings, *SMALL, *ONCE, data=folder)
 
 
 @pytest.fixture(scope="module")
-def many_heads(train_once, letters):
+def many_heads(train_once, tmp_path_factory):
     """12 layers of 12 heads, whose weights differ from place to place so little can be packed."""
-    shape = ["model.layers=12", "model.heads=12", "model.width=24", *SMALL]
-    shape += ["training.row_length=513", "training.tokens_per_batch=513"]
-    task = train_once("many-heads", "shakespeare-cpu", *shape, *ONCE, data=letters)
+    shape = ["model.layers=12", "model.heads=12", "model.width=24"]
+    shape += ["training.row_length=257", "training.tokens_per_batch=257"]
+    task = trained_on(3_000, train_once, tmp_path_factory.mktemp("letters"), "many-heads", *shape)
     sharpen(task.model, 30)
     return task
 
@@ -70,8 +69,7 @@ def numbers(entry: dict) -> tuple[dict, np.ndarray]:
 
 def largest_of(weights_HTS: torch.Tensor, step: tuple[int, int]) -> np.ndarray:
     """The maximum of every block."""
-    blocks = [[block.amax((1, 2)) for block in rows.split(step[1], 2)] for rows in weights_HTS.split(step[0], 1)]
-    return torch.stack([torch.stack(row, -1) for row in blocks], 1).numpy()
+    return torch.nn.functional.max_pool2d(weights_HTS[None], tuple(step), ceil_mode=True)[0].numpy()
 
 
 @pytest.mark.parametrize("tokens", [256])  # of 512, benchmarks/explore_size.py takes five seconds more
@@ -106,11 +104,11 @@ def test_where_maps_do_not_fit_they_are_reduced_and_none_is_left_out(many_heads,
 
 
 @pytest.fixture(scope="module")
-def very_long(train_once, letters):
+def very_long(train_once, tmp_path_factory):
     """A context of 4,096 tokens, over which attention is spread evenly."""
-    shape = ["model.layers=1", "model.heads=2", "model.width=16", *SMALL]
+    shape = ["model.layers=1", "model.heads=2", "model.width=16"]
     shape += ["training.row_length=4097", "training.tokens_per_batch=4097"]
-    task = train_once("very-long", "shakespeare-cpu", *shape, *ONCE, data=letters)
+    task = trained_on(46_000, train_once, tmp_path_factory.mktemp("letters"), "very-long", *shape)
     sharpen(task.model, 0.1)
     return task
 
