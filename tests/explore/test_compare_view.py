@@ -173,11 +173,11 @@ def test_what_heads_do_is_compared_by_every_score(language, other, opened):
 def test_two_images_stand_side_by_side(image_classifier, opened):
     with opened(image_classifier, fragment="#view=compare") as at:
         panel = at.ready("Compare")
-        first, second = (example["image"] for example in at.session.examples(0)[:2])
+        first, shown_first, second = (example["image"] for example in at.session.examples(0)[:3])
         chooser = panel.get_by_role("form", name="Second input").get_by_label("Image", exact=True)
-        assert chooser.input_value() == first
+        assert chooser.input_value() == shown_first
         chooser.select_option(second)
-        panel.locator(".compared-images").wait_for()
+        panel.get_by_role("heading", name=second.removeprefix("samples/")).first.wait_for()
         at.ready("Compare")
         sources = [panel.locator(".compared-image").nth(n).get_attribute("src") for n in range(2)]
         inputs = [at.session.traced(0, {"image": image}) for image in (first, second)]
@@ -214,10 +214,22 @@ def test_the_file_says_what_it_lacks(both_on_disk, from_disk):
         assert at.page.get_by_role("form", name="Second input").count() == 0
 
 
-def test_the_second_input_starts_as_a_copy_of_the_first(language, opened):
-    with opened(language, text=TEXT, fragment="#view=compare") as at:
+def test_the_second_input_starts_as_another_example(trained, opened):
+    with opened(trained, fragment="#view=compare") as at:
         panel = at.ready("Compare")
-        assert panel.get_by_role("form", name="Second input").get_by_label("Text").input_value() == TEXT
+        first, second = (example["text"] for example in at.session.examples(0))
+        assert (
+            first != second
+            and panel.get_by_role("form", name="Second input").get_by_label("Text").input_value() == second
+        )
+        traced = at.session.traced(0, {"text": second})
+        assert panel.locator(".output-of strong").nth(1).inner_text() == traced.trace.output_text
+
+
+def test_the_second_input_starts_as_a_copy_where_there_is_no_other_example(language, opened):
+    with opened(language, text=language.example, fragment="#view=compare") as at:
+        panel = at.ready("Compare")
+        assert panel.get_by_role("form", name="Second input").get_by_label("Text").input_value() == language.example
         assert "copy of A" in panel.inner_text()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from regard.explain.figures import save
+from regard.metrics import display_name
 from regard.training.course import curve, panels
 
 FEW = 30  # points: each is marked
@@ -25,7 +26,7 @@ def training_curves(records: Sequence[dict[str, Any]], metrics: Sequence[str], p
         for key, label in lines.items():
             if points := curve(records, key):
                 axis.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < FEW else None)
-        axis.set_title(title.replace("_", " "))
+        axis.set_title(display_name(title))
         axis.set_xlabel("step")
         axis.grid(alpha=0.3)
         if all(lines.values()):

@@ -162,7 +162,7 @@ class Session:
             return [{"image": name} for name in self.images] or [{}]
         if "context" in names:
             return [{"question": task.example, "context": task.example_context}]
-        return [{names[0]: str(task.first_input())}]
+        return [{names[0]: str(example)} for example in task.first_inputs()]
 
     def traced(self, run: int, fields: dict[str, Any]) -> TracedInput:
         with self.lock:

@@ -20,6 +20,7 @@ from regard.explore.stages import key_stack, stack_with
 from regard.inside.lens import answer_names, lens
 from regard.inside.named import named
 from regard.inside.trace import Trace, trace
+from regard.metrics import display_name
 from regard.training.checkpoint import Checkpoints, must_fit, not_finite
 from regard.training.course import curve, panels
 from regard.training.tensors import map_tensors
@@ -33,8 +34,8 @@ def curves(traced: TracedInput) -> list[dict[str, Any]]:
     records = traced.task.folder.read_metrics()
     return [
         {
-            "title": title.replace("_", " "),
-            "series": [_thinned(label or title.replace("_", " "), curve(records, key)) for key, label in keys.items()],
+            "title": display_name(title),
+            "series": [_thinned(label or display_name(title), curve(records, key)) for key, label in keys.items()],
         }
         for title, keys in panels(records, traced.task.about.metrics).items()
     ]

@@ -99,13 +99,14 @@ class ClassifyText(Task[ClassifyTextSettings]):
         counts, problems = with_bad_lines(survey_labelled(sources), sources.values())
         return counts, [*problems, advice(list(sources["train"]))]
 
-    def first_input(self) -> str:
-        """A text held out of training, if there is a short one."""
+    def first_inputs(self) -> list[str]:
+        """Texts held out of training, if there are short ones."""
         try:
             texts = (each.text for each in itertools.islice(labelled_splits(self.settings.data)["valid"], 1000))
-            return next((text for text in texts if 4 <= len(text.split()) <= 30), self.example)
+            short = (text for text in texts if 4 <= len(text.split()) <= 30)
+            return list(itertools.islice(short, 2)) or [self.example]
         except RegardError:  # the data is no longer there
-            return self.example
+            return [self.example]
 
     def prepare(self) -> None:
         from regard.data.labelled_batches import LabelledStream

@@ -349,12 +349,12 @@ class Play(Task[PlaySettings]):
 
     # ------------------------------------------------------------ looking into layers
 
-    def first_input(self) -> str:
-        """The first moves of a game against itself."""
+    def first_inputs(self) -> list[str]:
+        """The first moves of a game against itself, and the same without the last of them."""
         moves: list[str] = []
         while len(moves) < FIRST_MOVES:
             moves.append(self.play(moves, "draw").move)
-        return " ".join(moves)
+        return [" ".join(moves), " ".join(moves[:-1])]
 
     def subject(self, moves: str = "", wish: str = "win") -> Subject:
         """A game so far, as moves separated by spaces, and the model's prediction of each next move, to trace."""

@@ -181,9 +181,9 @@ class Task(ABC, Generic[S]):
             self._engines[int8].share(self._processes, self.settings.training.pieces)
         return self._engines[int8]
 
-    def first_input(self) -> Any:
-        """What the page of `regard explore` begins with: if possible, something like what the model was made for."""
-        return self.example
+    def first_inputs(self) -> list[Any]:
+        """What the page of `regard explore` begins with, and what it is compared with: held-out data where possible."""
+        return [self.example]
 
     def trace(self, *given: Any, **options: Any) -> Trace:
         """Everything that the model computed for one input: `run.trace("A sentence.")`.

@@ -437,14 +437,15 @@ class PairTask(Task[P]):
         words = Words.of(source, text, source.encode([text])[0])
         return Aligner(words.cut(self.longest_source - 1), Words.of(target, output, ids), lambda: choose(self))
 
-    def first_input(self) -> str:
-        """A sentence held out of training: a model says little about words that it has never seen."""
+    def first_inputs(self) -> list[str]:
+        """Sentences held out of training: a model says little about words that it has never seen."""
         most = LONGEST_FIRST[self.shortens]
         try:
-            sources = itertools.islice(not_empty(pair_splits(self.settings.data)["valid"]), MOST_VALIDATION_SENTENCES)
-            return next((source for source, _ in sources if 5 <= len(source.split()) <= most), self.example)
+            pairs = itertools.islice(not_empty(pair_splits(self.settings.data)["valid"]), MOST_VALIDATION_SENTENCES)
+            short = (source for source, _ in pairs if 5 <= len(source.split()) <= most)
+            return list(itertools.islice(short, 2)) or [self.example]
         except RegardError:  # the data is no longer there
-            return self.example
+            return [self.example]
 
     def record_search(self, text: str, **decoding: Any) -> SearchRecord:
         """How the output was searched for: every candidate of every step. Options are of [decoding]."""

@@ -154,7 +154,8 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   const labelled = (side, count, from, step, size) =>
     count <= MOST_LABELS && size >= 9 && step === 1
       ? Array.from({ length: count }, (_, i) => {
-          const element = h("span", { style: { "--cell": `${size}px` } }, labelOf(side, from + i));
+          const text = labelOf(side, from + i);
+          const element = h("span", { class: text.length === 1 ? "letter" : null, style: { "--cell": `${size}px` } }, text);
           return side.stack ? page.highlight.register(element, side.stack, from + i) : element;
         })
       : [];

@@ -57,14 +57,20 @@ function titleOf(page, run, { input_text: text }, letter) {
 function otherSide(page) {
   const others = page.runs.map((_, run) => run).filter((run) => run !== page.run);
   const wanted = page.state.get("beside");
-  if (!others.length || (wanted === INPUT && page.live)) return { kind: INPUT, run: page.run, input: page.state.get("other") };
+  if (!others.length || (wanted === INPUT && page.live)) return { kind: INPUT, run: page.run, input: secondInput(page) };
   const run = others.includes(wanted) ? wanted : others[0];
   const input = page.inputFor(run);
   if (page.state.get("same") && page.runs[run].fields.includes("target")) input.target = page.overview.output_text;
   return { kind: run, run, input };
 }
 
-function choices(page, { kind, run }) {
+// The one that was asked for; to begin with, another example of the run, if there is one.
+function secondInput(page) {
+  const { examples } = page.runs[page.run];
+  return page.state.get("other") ?? examples.find((example) => JSON.stringify(example) !== JSON.stringify(page.input));
+}
+
+function choices(page, { kind, run, input }) {
   const kinds = page.runs.map(({ name }, index) => [index, name]).filter(([index]) => index !== page.run);
   if (page.live) kinds.push([INPUT, "another input"]);
   const canForce = page.live && kind !== INPUT && [run, page.run].every((number) => page.runs[number].fields.includes("target"));
@@ -76,7 +82,7 @@ function choices(page, { kind, run }) {
       canForce ? sameOutput(page) : null,
     ),
     kind === INPUT
-      ? inputForm(page, { label: "Second input", button: "Compare", input: page.state.get("other") ?? page.input, submit: (other) => page.state.set({ other }) })
+      ? inputForm(page, { label: "Second input", button: "Compare", input: input ?? page.input, submit: (other) => page.state.set({ other }) })
       : null,
   ];
 }

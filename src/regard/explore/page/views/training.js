@@ -55,7 +55,7 @@ function optionsAt(moment, options = {}) {
 async function checkpoints(page) {
   const heading = [
     h("h2", {}, "The same input, at every checkpoint"),
-    h("p", { class: "note" }, "The run's checkpoints, loaded one after the other; input and answers stay those of the final model."),
+    h("p", { class: "note" }, "The run's checkpoints, loaded one after the other; input and answers stay those of the final model. ", "A training keeps two; training.keep_checkpoints=20 keeps more."),
   ];
   const { steps, shown, problems, final } = await page.ask("checkpoints");
   const moments = [
