@@ -298,6 +298,17 @@ def test_a_page_does_not_begin_with_a_run_or_with_nothing(run: Path, tmp_path: P
     assert not any(tmp_path.iterdir())
 
 
+def test_a_page_begins_with_a_text_longer_than_the_name_of_a_file(run: Path, tmp_path: Path):
+    text = "The old farmer helps the child. " * 12
+    regard("explore", run, text, "-o", tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size > 100_000
+
+
+def test_how_links_are_written_has_no_effect_without_links(run: Path):
+    error = regard("evaluate", run, "--links-swapped", code=2).error
+    assert "no effect" in error[0] and "--alignment" in error[2]
+
+
 def test_a_run_without_weights_cannot_be_explained(run: Path, tmp_path: Path):
     copy = Path(shutil.copytree(run, tmp_path / "copy", symlinks=True))
     (copy / "model.safetensors").unlink()

@@ -157,7 +157,9 @@ def test_maps_are_those_of_the_rollout_and_of_every_head(run):
     faithful = small.traced.attribute("rollout").faithful()
     assert explanation.facts["faithfulness"]["insertion"] == pytest.approx(faithful.insertion)
     assert explanation.facts["faithfulness"]["deletion_beats"] == faithful.deletion_beats
-    assert f"rollout: deletion {faithful.deletion:.3f} (random order" in explanation.checks[0]
+    assert explanation.checks[0].startswith(
+        f"rollout: {faithful.verdict} Deletion {faithful.deletion:.3g} (random order"
+    )
 
 
 @pytest.mark.parametrize("model", ["vit", "captioner"])

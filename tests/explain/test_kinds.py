@@ -218,6 +218,11 @@ def test_a_stack_is_chosen_by_name(run):
         run("translator").explain("attention", stack="encodr")
 
 
+def test_cross_attention_is_refused_where_there_is_none(run):
+    with pytest.raises(UsageError, match="no cross-attention"):
+        run("language").explain("attention", stack="cross")
+
+
 def test_a_decoder_with_cross_attention_only_has_no_self_attention(run):
     small = run("translator-bahdanau")
     with pytest.raises(UsageError, match=r"(?s)decoder of this model has no self-attention.*Use --stack cross"):
@@ -240,7 +245,7 @@ def test_an_answer_and_another_token_are_chosen(run):
     assert explanation.arrays[0].values.sum() == pytest.approx(float(small.traced.logits_AW[1, 17]), abs=1e-4)
     with pytest.raises(UsageError, match="no answer 99"):
         small.explain("contributions", answer=99)
-    with pytest.raises(UsageError, match="no token 'king'"):
+    with pytest.raises(UsageError, match="no output 'king'"):
         small.explain("contributions", token="king")
 
 

@@ -41,6 +41,16 @@ def test_answer_and_method_are_chosen_and_numbers_are_the_models(trained, opened
             assert shown == pytest.approx(attribution["encoder"].values, abs=1e-3)
             row = panel.get_by_role("row", name=re.compile("^comprehensiveness")).inner_text().split()
             assert float(row[1].replace("−", "-")) == pytest.approx(attribution.faithful().comprehensiveness, abs=1e-3)
+    with opened(trained, text=SENTENCE, fragment="#view=attribution&answer=1") as at:
+        panel = at.ready("Attribution")
+        word = next(name for name in ("Hund", "Kind", "Mann") if name != trace.subject.answers[1].label.strip())
+        panel.get_by_label("Another token instead").fill(word)
+        panel.get_by_label("Another token instead").press("Enter")
+        panel.get_by_role("group", name="Matches").get_by_role("button", name=word, exact=True).first.click()
+        panel.get_by_role("heading", name=f"For “{word}”").or_(panel.locator("h2 q", has_text=word)).first.wait_for()
+        at.ready()
+        attribution = trace.attribute(answer=1, token=word)
+        assert f"Sum over all positions {attribution.notes['sum']:.3f}".replace("-", "−") in panel.inner_text()
     with opened(trained, text=SENTENCE, fragment="#view=attribution&method=rollout") as at:
         assert at.page.locator("#panel").get_by_text("Is it faithful?").is_visible()
 
@@ -67,5 +77,5 @@ def test_scores_are_better_than_chance_only_if_they_beat_every_random_order(trai
             note = at.page.locator(".faithful .note").inner_text()
             ranks = f"better than {beaten[0]} of 10 random orders by deletion, {beaten[1]} of 10 by insertion"
             assert ranks in note, method
-            assert ("no better than chance" in note) == (10 not in beaten), method
+            assert ("not clearly better than chance" in note) == (10 not in beaten), method
             assert ("one measure only" in note) == (beaten.count(10) == 1), method

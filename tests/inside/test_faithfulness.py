@@ -1,5 +1,7 @@
 """Deletion and insertion: equal to brute force, and best for the best order."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -117,5 +119,19 @@ def test_a_single_position_is_reported_as_not_measured(make):
     traced = trace(make("language").with_tokens([[1, 9, 30]]))
     measured = faithfulness(traced, {"layers": np.arange(3.0)}, answer=1)
     assert measured.positions == 1 and measured.deletion == measured.deletion_random
-    assert "not measured: only one position" in in_one_line(measured)
+    assert "nothing is measured" in in_one_line(measured)
     assert "better than" in in_one_line(faithfulness(traced, {"layers": np.arange(3.0)}, answer=2))
+
+
+@pytest.mark.parametrize(
+    ("beats", "verdict"),
+    [
+        ((10, 10), "The scores are better than 10"),
+        ((10, 4), "by one measure only"),
+        ((9, 9), "not clearly better than chance"),
+    ],
+)
+def test_the_verdict_says_what_the_scores_beat(make, beats, verdict):
+    measured = faithfulness(trace(make("language")), {"layers": np.arange(6.0)})
+    measured = dataclasses.replace(measured, deletion_beats=beats[0], insertion_beats=beats[1])
+    assert verdict in measured.verdict and f"{beats[1]} of 10 by insertion" in measured.verdict

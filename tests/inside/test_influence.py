@@ -41,9 +41,9 @@ def test_influence_of_a_stack_is_the_norm_of_its_jacobian(make, kind):
 def test_a_decoder_depends_on_its_source(make):
     traced = trace(make("translator-additive"))
     expected_TS = norms(through_stack(traced.subject, "encoder", "decoder"), traced["encoder"].layers[0].before_TD)
-    influence = traced.influence("decoder", of="encoder")
+    influence = traced.influence("decoder", source="encoder")
     torch.testing.assert_close(torch.from_numpy(influence.values), expected_TS, atol=1e-4, rtol=1e-4)
-    assert influence.values.min() > 0 and not traced.influence("encoder", of="decoder").values.any()
+    assert influence.values.min() > 0 and not traced.influence("encoder", source="decoder").values.any()
 
 
 @pytest.mark.parametrize("kind", ["language-hyena", "language-capped", "language-local", "translator-bahdanau"])

@@ -92,6 +92,12 @@ def evaluate(
             )
         if not alignment.exists():
             raise RegardError(f"The file '{alignment}' is missing.", "It was named as links.", "Check the path.")
+    elif links_swapped or links_start != 1:
+        raise UsageError(
+            "--links-start and --links-swapped have no effect here.",
+            "They say how the links of --alignment are written.",
+            "Leave them out, or add --alignment FILE.",
+        )
     from regard.cli.lines import destination, must_not_replace, one_line
 
     must_not_replace(output, files or [])

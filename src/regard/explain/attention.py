@@ -78,11 +78,13 @@ def chosen_attention(trace: Trace, stack: str = "") -> tuple[list[PartTrace], bo
     if cross and stack in ("", CROSS):
         return cross, True
     known = [each.name for each in trace.stacks]
+    if stack == CROSS:
+        raise UsageError("This model has no cross-attention.", "It reads a single input.", "Leave --stack out.")
     if stack and stack not in known:
         raise UsageError(
             f"This model has no stack '{stack}'.",
             f"Its stacks are {', '.join(known)}.",
-            did_you_mean(stack, [*known, CROSS]),
+            did_you_mean(stack, [*known, *([CROSS] if cross else [])]),
         )
     parts = [part for layer in (trace[stack] if stack else trace.last).layers for part in layer.parts]
     own = [part for part in parts if part.attends and not part.cross]

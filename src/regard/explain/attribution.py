@@ -68,19 +68,16 @@ def attribution(view: View) -> Explanation:
 
 def in_one_line(measured: Faithfulness) -> str:
     if measured.positions < 2:
-        return "faithfulness is not measured: only one position can be emptied, so all orders are the same"
-    orders = len(measured.deletion_curve.values) - 1
+        return measured.verdict
     return (
-        f"deletion {measured.deletion:.3f} (random order {measured.deletion_random:.3f}; lower is better), "
-        f"insertion {measured.insertion:.3f} ({measured.insertion_random:.3f}; higher is better); "
-        f"better than {measured.deletion_beats} of {orders} random orders by deletion, "
-        f"{measured.insertion_beats} of {orders} by insertion"
+        f"{measured.verdict} Deletion {measured.deletion:.3g} (random order {measured.deletion_random:.3g}; "
+        f"lower is better), insertion {measured.insertion:.3g} ({measured.insertion_random:.3g}; higher is better)."
     )
 
 
 def to_facts(measured: Faithfulness) -> dict[str, Any]:
     """All its numbers, for JSON."""
-    return {"faithfulness": measured.facts}
+    return {"faithfulness": measured.facts | {"verdict": measured.verdict}}
 
 
 def measured_faithfulness(view: View, scores: Mapping[str, Any], answer: int) -> tuple[str, dict[str, Any]]:

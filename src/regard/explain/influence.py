@@ -20,8 +20,8 @@ LARGE = 2.4  # times the size of a small map
 def influence(view: View) -> Explanation:
     trace, stack = view.trace, view.choice.stack
     inputs = [each.name for each in input_stacks(trace)]
-    of = stack if stack in inputs else inputs[0]
-    norms = trace.influence(stack, of=of)
+    source = stack if stack in inputs else inputs[0]
+    norms = trace.influence(stack, source=source)
     method = "exact" if norms.notes["exact"] else f"estimated with {norms.notes['probes']} random directions"
     remarks = [f"the norm of the derivative, ‖∂y/∂x‖, {method}"]
     if view.subject.last.grid is not None and not stack:
@@ -31,8 +31,8 @@ def influence(view: View) -> Explanation:
     def draw() -> Figure:
         down, across = (block_labels([*map(label, names)], n) for names, n in zip(norms.labels, block, strict=True))
         axes = ("output position", "input position")
-        if of != (stack or trace.last.name):
-            axes = (f"position of the {stack or trace.last.name}", f"position of the {of}")
+        if source != (stack or trace.last.name):
+            axes = (f"{stack or trace.last.name} position", f"{source} position")
         return draw_maps([[Map("", values)]], down, across, "norm of the derivative", axes)
 
     if max(block) > 1:

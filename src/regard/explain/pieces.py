@@ -28,7 +28,7 @@ def tokens(view: View) -> Explanation:
 
 
 def _ids(subject: Subject, number: int, stack: Stack) -> Named:
-    """The id at each position; for patches, their number."""
+    """The id at each position; of patches, and of words about an image, their number."""
     ids = subject.tokens[number] if subject.tokens else list(range(len(stack.pieces)))
     name = "id" if subject.tokens else "number"
     pieces = [visible(piece) for piece in stack.pieces]
@@ -54,7 +54,7 @@ def _draw_pieces(sheet: Sheet, top: float, stack: Stack, ids: list[int] | None) 
     x, y, widest = 0.0, top, 0.0
     for position, piece in enumerate(stack.pieces):
         text = label(piece) if not piece.startswith(" ") else f"␣{label(piece)}"
-        number = str(ids[position]) if ids else str(position + 1)
+        number = str(ids[position]) if ids else ""
         width = max(text_width([text], 9), text_width([number], 6)) + 0.1
         if x + width > WIDE:
             x, y = 0.0, y + HIGH

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from regard.errors import UsageError
+from pydantic import TypeAdapter, ValidationError
+
+from regard import console
+from regard.errors import UsageError, did_you_mean
 from regard.explain.explanation import Explanation
 from regard.explain.kinds import check_choices, find, parameters, refuse_input
 from regard.inside.subject import Subject
@@ -35,15 +38,35 @@ class Choice:
         return [option.name for option in fields(self) if getattr(self, option.name) != option.default]
 
 
+def make_choice(options: Mapping[str, Any]) -> Choice:
+    """The options that `run.explain` was given; a UsageError if one is unknown or of the wrong kind."""
+    known = [option.name for option in fields(Choice)]
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"Unknown option '{name}'.", f"The options are {', '.join(known)}.", did_you_mean(name, known)
+            )
+    try:
+        return TypeAdapter(Choice).validate_python(dict(options))
+    except ValidationError as error:
+        [problem, *_] = error.errors()
+        name = str(problem["loc"][0])
+        raise UsageError(
+            f"{name} = {options[name]!r} cannot be used.", f"{problem['msg']}.", f"Correct {name}, or leave it out."
+        ) from None
+
+
 class View:
     """A loaded run, its input and the options; traced when first needed."""
 
     def __init__(self, task: Any, given: tuple[Any, ...] = (), choice: Choice | None = None):
         self.task, self.given, self.choice = task, given, choice or Choice()
+        self.warnings: list[str] = []  # such as that the input was cut
 
     @cached_property
     def trace(self) -> Trace:
-        trace: Trace = self.task.trace(*self.given)
+        with console.collecting() as self.warnings:
+            trace: Trace = self.task.trace(*self.given)
         return trace
 
     @property
@@ -84,6 +107,7 @@ def explain(task: Any, given: tuple[Any, ...] = (), what: str = "", choice: Choi
     trace = view.trace
     return replace(
         explanation,
+        remarks=[*dict.fromkeys(view.warnings), *explanation.remarks],
         input_text=explanation.input_text or trace.subject.input_text,
         output_text=explanation.output_text or trace.output_text,
         difference=trace.difference,
@@ -106,6 +130,7 @@ def _range(what: str, chosen: int | None, count: int) -> range:
 
 def _index(what: str, chosen: int, count: int) -> int:
     if not 1 <= chosen <= count:
-        why = f"There {'is' if count == 1 else 'are'} {count} here."
-        raise UsageError(f"There is no {what} {chosen}.", why, f"Use --{what} {count} or less.")
+        why = f"There {'is' if count == 1 else 'are'} {count} here, counted from 1."
+        fix = f"Use {what} 1 to {count}." if count > 1 else f"Leave the {what} out."
+        raise UsageError(f"There is no {what} {chosen}.", why, fix)
     return chosen - 1

@@ -27,7 +27,7 @@ def _faithfulness(measured: Faithfulness) -> dict[str, Any]:
     """All its numbers; of the random curves, their mean."""
     curves = {"deletion_curve", "insertion_curve"}
     numbers = {name: getattr(measured, name) for name in measured.__dataclass_fields__ if name not in curves}
-    return numbers | {name: _curve(getattr(measured, name)) for name in curves}
+    return numbers | {name: _curve(getattr(measured, name)) for name in curves} | {"verdict": measured.verdict}
 
 
 def _curve(curves: Named) -> dict[str, Any]:

@@ -23,7 +23,7 @@ MOST_POSITIONS = 512  # of a matrix of positions by positions
 
 
 def influence(
-    traced: TracedInput, stack: str = "", part: str = "", of: str = "", exact: bool = False
+    traced: TracedInput, stack: str = "", part: str = "", source: str = "", exact: bool = False
 ) -> dict[str, Any]:
     """‖∂y_t/∂x_s‖ of a stack, of one part, or of a stack with respect to another's input.
 
@@ -33,7 +33,7 @@ def influence(
     name = part.split(".")[0] or stack or traced.trace.last.name
     length, width = traced.trace[name].layers[-1].after_TD.shape
     probes = width if exact or length * width <= FEW_GRADIENTS else PROBES
-    return traced.trace.influence(stack, part, of, probes).to_json()
+    return traced.trace.influence(stack, part, source, probes).to_json()
 
 
 @torch.no_grad()

@@ -92,9 +92,11 @@ def attribute(
             f"The methods are {', '.join(METHODS)}.",
             did_you_mean(str(method), METHODS),
         )
-    if steps is not None and steps < 1:
+    if steps is not None and not (isinstance(steps, int) and 1 <= steps <= MOST_NODES):
         raise UsageError(
-            f"An integral needs at least one step, not {steps}.", "It is a sum over its steps.", "Use 1 or more."
+            f"An integral cannot have {steps!r} steps.",
+            f"It is a sum over 1 to {MOST_NODES:,} of them.",
+            "Leave `steps` out: the number follows from the error.",
         )
     subject = trace.subject
     answer = subject.answer_index(answer)

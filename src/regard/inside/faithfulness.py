@@ -51,6 +51,25 @@ class Faithfulness(Result):
     comprehensiveness_random: float
     sufficiency_random: float
 
+    @property
+    def orders(self) -> int:
+        """The number of random orders."""
+        return len(self.deletion_curve.values) - 1
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence. By chance alone, scores beat all ten random orders one time in eleven."""
+        if self.positions < 2:
+            return "Only one position can be emptied, so all orders are the same and nothing is measured."
+        ranks = f"better than {self.deletion_beats} of {self.orders} random orders by deletion, "
+        ranks += f"{self.insertion_beats} of {self.orders} by insertion"
+        beaten = [beats == self.orders for beats in (self.deletion_beats, self.insertion_beats)]
+        if all(beaten):
+            return f"The scores are {ranks}."
+        if any(beaten):
+            return f"The scores beat every random order by one measure only: {ranks}."
+        return f"The scores are not clearly better than chance ({ranks}): do not rely on them."
+
 
 Unit = tuple[str, int]  # a position of a stack
 

@@ -65,6 +65,10 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
                 f"The scores are {', '.join(SCORES)}.",
                 did_you_mean(str(score), SCORES),
             )
+    if not isinstance(period, int) or period < 2:
+        raise UsageError(
+            f"The period {period!r} is too short.", "Random tokens are repeated with it.", "Use 2 or more."
+        )
     parts = [part for part in traced.parts() if part.attends]
     if not parts:
         raise UsageError(

@@ -37,9 +37,12 @@ Pass = Callable[[int], tuple[Tensor, Tensor]]  # for B identical rows: x, a leaf
 
 
 def influence(
-    trace: Trace, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
+    trace: Trace, stack: str = "", part: str = "", source: str = "", probes: int | None = None, seed: int = 0
 ) -> Named:
-    """For a stack, by default the last, or a part ("decoder.0.mixer"): [T, S]. `of`: the stack that reads x."""
+    """For a stack, by default the last, or a part ("decoder.0.mixer"): [T, S].
+
+    `source`: the stack whose input x is; by default that of y itself.
+    """
     if probes is not None and (not isinstance(probes, int) or probes < 1):
         raise UsageError(
             f"{probes!r} probes are not enough."
@@ -49,15 +52,15 @@ def influence(
             "Use 1 or more; None chooses the number.",
         )
     if part:
-        part_trace = _part(trace, part, stack or of)
+        part_trace = _part(trace, part, stack or source)
         stack = part.rpartition(".")[0].rpartition(".")[0]
-        of = _before(trace, stack) if _reads_source(part_trace) else stack
+        source = _before(trace, stack) if _reads_source(part_trace) else stack
         pass_ = _through_part(trace, part_trace)
     else:
         stack = _stack(trace, stack or trace.last.name)
-        of = _stack(trace, of or stack)
-        pass_ = _through_stacks(trace, of, stack)
-    rows, columns = trace[stack].stack.pieces, trace[of].stack.pieces
+        source = _stack(trace, source or stack)
+        pass_ = _through_stacks(trace, source, stack)
+    rows, columns = trace[stack].stack.pieces, trace[source].stack.pieces
     width = trace[stack].layers[-1].after_TD.shape[1]
     if probes is None:
         probes = width if len(rows) * width <= MOST_GRADIENTS else PROBES
@@ -65,7 +68,7 @@ def influence(
     q_PD = directions(probes, width, seed)
     norm_TS = jacobian_norms(pass_, len(rows), q_PD, rows_with_gradients(trace.subject))
     exact = probes == width
-    notes: dict[str, Any] = {"of": part or stack, "from": of, "exact": exact, "probes": probes} | (
+    notes: dict[str, Any] = {"of": part or stack, "from": source, "exact": exact, "probes": probes} | (
         {} if exact else {"seed": seed}
     )
     return named("influence", norm_TS, [("position", rows), ("from", columns)], **notes)

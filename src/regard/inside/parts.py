@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.errors import UsageError, did_you_mean
 from regard.inside.embedded import Embedded
+from regard.inside.sites import PARTS
 from regard.inside.subject import Stack
 from regard.layers.attention_trace import AttentionTrace
 from regard.layers.block import Block
@@ -58,7 +60,12 @@ class PartTrace:
     @torch.no_grad()
     def attention(self) -> AttentionTrace:
         """Scores and weights, recomputed from the formula at each call: they are too large to store for all layers."""
-        assert self.context is not None
+        if not self.attends or self.context is None:
+            raise UsageError(
+                f"'{self.name}' has no attention weights.",
+                f"It is a {type(self.module).__name__}.",
+                "Choose a part whose `attends` is true.",
+            )
         attention: AttentionTrace = self.module.trace(self.read_TD[None], self.context)
         return attention
 
@@ -97,6 +104,11 @@ class LayerTrace:
         return f"LayerTrace({self.name}: {', '.join(part.name.rpartition('.')[2] for part in self.parts)})"
 
     def part(self, name: str) -> PartTrace | None:
+        """ "mixer", "cross" or "feedforward"; None if this layer lacks it."""
+        if name not in PARTS:
+            raise UsageError(
+                f"There is no part '{name}'.", f"A layer has {', '.join(PARTS)}.", did_you_mean(name, PARTS)
+            )
         return next((part for part in self.parts if part.name.endswith(f".{name}")), None)
 
     def norm_of(self, part: PartTrace) -> nn.Module:

@@ -37,7 +37,7 @@ def patch(
     clean: Trace,
     what: What = "residual",
     answer: int | None = None,
-    tokens: tuple[int, int] | None = None,
+    tokens: tuple[int | str, int | str] | None = None,
 ) -> Named:
     """The effect of each patch; NaN where there is nothing to patch, such as past the end of a stack.
 
@@ -51,8 +51,8 @@ def patch(
             'Use run.trace("Another text.").',
         )
     _must_match(corrupted.subject, clean.subject)
-    answer, tokens = _compared(corrupted.subject, clean.subject, answer, tokens)
-    high, low = (float(_difference(each.logits_AW[None], answer, tokens)) for each in (clean, corrupted))
+    answer, ids = _compared(corrupted.subject, clean.subject, answer, None if tokens is None else _ids(tokens, clean))
+    high, low = (float(_difference(each.logits_AW[None], answer, ids)) for each in (clean, corrupted))
     if not abs(high - low) > SMALLEST:
         raise UsageError(
             "There is nothing to restore.",
@@ -60,7 +60,7 @@ def patch(
             "Choose another answer, or another input.",
         )
     rows, columns, cells = _cells(corrupted.subject, what)
-    d_N = patched(corrupted, clean, [{cell.site: cell.part} for cell in cells], answer, tokens)
+    d_N = patched(corrupted, clean, [{cell.site: cell.part} for cell in cells], answer, ids)
     effect = np.full((len(rows), len(columns)), math.nan, dtype=np.float32)
     for cell, d in zip(cells, d_N.tolist(), strict=True):
         effect[cell.row, cell.column] = (d - low) / (high - low)
@@ -71,7 +71,7 @@ def patch(
         [("part" if what != "residual" else "layer", rows), ("head" if what == "heads" else "position", columns)],
         "of the difference",
         answer=answer,
-        tokens=[name_of(token) for token in tokens],
+        tokens=[name_of(token) for token in ids],
         clean=high,
         corrupted=low,
         pieces={stack.name: stack.pieces for stack in corrupted.subject.stacks},
@@ -150,6 +150,16 @@ def position_names(subject: Subject) -> list[str]:
     if len(subject.stacks) == 1:
         return [f"{number + 1} {piece}" for number, piece in enumerate(subject.last.pieces)]
     return [str(number + 1) for number in range(max(len(stack.pieces) for stack in subject.stacks))]
+
+
+def _ids(tokens: Sequence[int | str], trace: Trace) -> tuple[int, int]:
+    """Two tokens, by their ids or names."""
+    if isinstance(tokens, str) or len(tokens) != 2:
+        raise UsageError(
+            f"{tokens!r} are not two tokens.", "The logits of two are compared.", 'Give a pair: ("Hund", "Katze").'
+        )
+    first, second = tokens
+    return trace.token_id(first), trace.token_id(second)
 
 
 def _compared(

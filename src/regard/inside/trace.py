@@ -103,7 +103,7 @@ class Trace:
         """The id of a token or class, given by its id or name; None: that of the answer itself."""
         if token is None:
             return self.subject.answers[answer].token
-        token = self._token_id(token)
+        token = self.token_id(token)
         if token in self.subject.never_of(answer):
             raise UsageError(
                 f"{self.subject.name_of(token)} cannot be generated at this position.",
@@ -112,21 +112,25 @@ class Trace:
             )
         return token
 
-    def _token_id(self, token: int | str) -> int:
+    def token_id(self, token: int | str) -> int:
+        """The id of a token or class by its name: as it is, with a space before it, or as pictures show it."""
         subject, count = self.subject, self.logits_AW.shape[-1]
-        if isinstance(token, int) and 0 <= token < count:
+        if isinstance(token, int) and not isinstance(token, bool) and 0 <= token < count:
             return token
         if not isinstance(token, str):
             raise UsageError(f"There is no token {token}.", f"There are {count:,}.", f"Use one from 0 to {count - 1}.")
         names = [subject.name_of(number) for number in range(count)]
         stripped = [name.strip() for name in names]
-        for name, known in ((token, names), (f" {token}", names), (token, stripped)):
+        as_typed = token.replace("␣", " ").replace("⏎", "\n").replace("⇥", "\t")
+        for name, known in ((token, names), (f" {token}", names), (as_typed, names), (token, stripped)):
             if name in known:
                 return known.index(name)
+        if count < 50:  # classes, or tokens so few that they can be listed
+            raise UsageError(f"The model has no output '{token}'.", f"It has {count}.", did_you_mean(token, stripped))
         raise UsageError(
             f"The model has no token '{token}'.",
-            "A word may be several tokens; --what tokens shows them.",
-            did_you_mean(token, stripped) if count < 50 else "Choose one of its tokens.",
+            "A word may be several tokens; --what tokens shows those of a text.",
+            "Choose one of its tokens.",
         )
 
     def lens(self) -> Lens:
@@ -180,7 +184,7 @@ class Trace:
         from_: Trace,
         what: What = "residual",
         answer: int | None = None,
-        tokens: tuple[int, int] | None = None,
+        tokens: tuple[int | str, int | str] | None = None,
     ) -> Named:
         """How far each activation of another input, patched in here, moves the output towards that of the other."""
         from regard.inside.patching import patch
@@ -206,12 +210,12 @@ class Trace:
         return attribute(self, method, self.first_answer if answer is None else answer, token, steps)
 
     def influence(
-        self, stack: str = "", part: str = "", of: str = "", probes: int | None = None, seed: int = 0
+        self, stack: str = "", part: str = "", source: str = "", probes: int | None = None, seed: int = 0
     ) -> Named:
-        """How strongly each output position of a stack or part depends on each of its input positions."""
+        """How strongly each output position of a stack or part depends on each input position, of it or of `source`."""
         from regard.inside.influence import influence
 
-        return influence(self, stack, part, of, probes, seed)
+        return influence(self, stack, part, source, probes, seed)
 
     def heads(
         self, scores: Sequence[Score] | None = None, seed: int = 0, period: int | None = None
@@ -219,7 +223,7 @@ class Trace:
         """What each head does, in numbers: all scores, or the given ones."""
         from regard.inside.heads import PERIOD, SCORES, heads
 
-        return heads(self, SCORES if scores is None else scores, seed, period or PERIOD)
+        return heads(self, SCORES if scores is None else scores, seed, PERIOD if period is None else period)
 
     def alignment(self, layer: int | None = None, reading: Reading | None = None, head: int | None = None) -> Named:
         """Which source word each output word comes from. Defaults are chosen on validation text."""

@@ -207,9 +207,9 @@ class Task(ABC, Generic[S]):
         The input is that of `trace`. Kinds and options are those of `regard explain`: stack, layer, head, answer,
         token, method, reading, count, temperature.
         """
-        from regard.explain.view import Choice, explain
+        from regard.explain.view import explain, make_choice
 
-        return explain(self, given, what, Choice(**choice))
+        return explain(self, given, what, make_choice(choice))
 
     def draw(self) -> None:
         """The course of training so far, as a picture."""

@@ -34,8 +34,11 @@ STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
 
 def is_run(path: Path | str) -> bool:
-    """Whether a folder is a run's."""
-    return (Path(path) / "config.toml").is_file()
+    """Whether a folder is a run's. A text, too long to be the name of one, is not."""
+    try:
+        return (Path(path) / "config.toml").is_file()
+    except (OSError, ValueError):
+        return False
 
 
 class RunFolder:

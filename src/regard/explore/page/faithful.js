@@ -13,7 +13,7 @@ export function faithful({ faithful: measured }, title = "Is it faithful?") {
       "p",
       { class: "note" },
       `Positions are emptied (deletion) or restored (insertion), the highest score first, beside the mean of ${orders} random orders. `,
-      verdict(measured),
+      measured.verdict,
     ),
     h(
       "div",
@@ -32,15 +32,6 @@ export function faithful({ faithful: measured }, title = "Is it faithful?") {
       ),
     ),
   );
-}
-
-// By rank among the random orders: another random order would beat all ten of them one time in eleven.
-function verdict({ deletion_beats: deleted, insertion_beats: inserted, positions, deletion_curve: { orders } }) {
-  if (positions < 2) return "Only one position can be emptied here, so every order is the same and nothing is measured.";
-  const ranks = `better than ${deleted} of ${orders} random orders by deletion, ${inserted} of ${orders} by insertion`;
-  if (deleted === orders && inserted === orders) return `The scores are ${ranks}.`;
-  if (deleted === orders || inserted === orders) return `The scores beat every random order by one measure only: ${ranks}.`;
-  return `The scores are no better than chance (${ranks}): do not rely on them.`;
 }
 
 function curve(label, what, { shares, by_score, random, orders }) {

@@ -20,3 +20,10 @@ export function wordSearch(page, options, pick) {
   });
   return h("span", { class: "field" }, input, matches);
 }
+
+// A search for another token or class in place of the answer.
+export function otherToken(page) {
+  const set = (token) => page.state.set({ token });
+  const chosen = page.state.get("token") !== undefined;
+  return [wordSearch(page, {}, set), chosen ? button("Back to the answer", () => set(undefined)) : null];
+}

@@ -7,6 +7,7 @@ import { faithful } from "regard/faithful.js";
 import { legend } from "regard/heatmap.js";
 import { tokensName } from "regard/names.js";
 import { onGrid, picture } from "regard/picture.js";
+import { otherToken } from "regard/search.js";
 import { tokenLine } from "regard/tokens.js";
 
 export const id = "attribution";
@@ -36,6 +37,7 @@ export async function show(page) {
       "div",
       { class: "controls" },
       choice("method", methods, method[0], (value) => page.state.set({ method: value })),
+      page.live ? otherToken(page) : null,
     ),
     answers.length > 1 ? outputs(page, answers, answer) : null,
     await explained(page, method[0], answer),
@@ -48,14 +50,14 @@ function outputs(page, answers, chosen) {
     "div",
     { class: "named-line" },
     h("span", { class: "line-name" }, "answer"),
-    tokenLine(page, output, { pick: (position) => page.state.set({ answer: position }), chosen }),
+    tokenLine(page, output, { pick: (position) => page.state.set({ answer: position, token: undefined }), chosen }),
   );
 }
 
 async function explained(page, method, answer) {
   let attribution;
   try {
-    attribution = await page.ask("attribution", { method, answer });
+    attribution = await page.ask("attribution", { method, answer, token: page.state.get("token") ?? undefined });
   } catch (error) {
     return problem(error);
   }

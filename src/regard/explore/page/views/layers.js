@@ -7,7 +7,7 @@ import { colour, css, ink } from "regard/colours.js";
 import { choice, h, missing, number, numbersBelow, percent, problem, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
 import { partName, tokensName } from "regard/names.js";
-import { wordSearch } from "regard/search.js";
+import { otherToken } from "regard/search.js";
 
 export const id = "layers";
 export const title = "Layers";
@@ -35,7 +35,8 @@ async function lens(page) {
       "p",
       { class: "note" },
       "What the model would predict if it stopped after each layer: the final norm and head, applied to the residual stream. " +
-        "Agreement: share of answers whose likeliest prediction is already the final one. KL: divergence of the final distribution from the layer's, mean over answers.",
+        "Agreement: share of answers whose likeliest prediction is already the final one. KL: divergence of the final distribution from the layer's, mean over answers." +
+        (page.overview.answers.some((answer) => answer.given) ? " Columns are the tokens that follow in the text; underlined cells predict another." : ""),
     ),
   ];
   if (!page.overview.can.lens) return h("div", {}, heading[0], missing(NO_READOUT));
@@ -93,7 +94,8 @@ function lensTable(page, { agreement, answer: p, kl, likeliest }, meanKl) {
     const word = visible(likeliest.words[row][answer.index]);
     const background = colour(pLikeliest);
     const about = `${word}: ${percent(pLikeliest)}; ${visible(answer.label)}: ${percent(p.values[row][answer.index])}; KL ${number(kl.values[row][answer.index])}`;
-    const element = h("td", { class: "lens-cell", title: about, style: { background: css(background), color: ink(background) } }, word);
+    const missed = answer.given && likeliest.words[row][answer.index] !== answer.label;
+    const element = h("td", { class: missed ? "lens-cell missed" : "lens-cell", title: about, style: { background: css(background), color: ink(background) } }, word);
     if (answer.position !== null) page.highlight.register(element, stack, answer.position);
     return element;
   };
@@ -168,7 +170,7 @@ async function contributions(page) {
       h("span", { class: "sum" }, number(sum)),
       `; the measured difference is ${parts.error.toExponential(1).replace("-", "−")}.`,
       Math.abs(parts.final_logit - parts.logit) > 1e-3
-        ? ` This is the logit of the head; with copies of the source it is ${number(parts.final_logit)}.`
+        ? ` This is the logit of the head; with words copied from the source it is ${number(parts.final_logit)}.`
         : "",
     ),
     bars(page, { label: `Contributions to ${word}`, names: terms.map(([name]) => name), values: terms.map(([, value]) => value), unit: "logit", plain: true }),
@@ -188,16 +190,6 @@ function answerPicker(page, answer) {
     return position === null ? button : page.highlight.register(button, stack, position);
   });
   return h("div", { class: "line answers", role: "group", "aria-label": "Answer" }, tokens);
-}
-
-// A search for another token or class in place of the answer.
-function otherToken(page) {
-  const set = (token) => page.state.set({ token });
-  const chosen = page.state.get("token") !== undefined;
-  return [
-    wordSearch(page, {}, set),
-    chosen ? h("button", { type: "button", onclick: () => set(undefined) }, "Back to the answer") : null,
-  ];
 }
 
 function nameOf(page, name) {

@@ -1,5 +1,6 @@
 // Mixers: how positions influence each other, whatever the mixer is; Hyena's filters and operator; additive alignment.
 
+import { formula } from "regard/arithmetic.js";
 import { matrixOf } from "regard/arrays.js";
 import { lines } from "regard/charts.js";
 import { choice, h, problem } from "regard/dom.js";
@@ -50,7 +51,7 @@ function scopes(page) {
     options: stack === last ? {} : { stack: stack.name },
   }));
   const across = page.parts().some((part) => part.cross)
-    ? [{ key: `${last.name} of ${stacks[0].name}`, name: `${last.name}, all layers, of ${stacks[0].name}`, options: { of: stacks[0].name } }]
+    ? [{ key: `${last.name} of ${stacks[0].name}`, name: `${last.name}, all layers, of ${stacks[0].name}`, options: { source: stacks[0].name } }]
     : [];
   const parts = page.parts().filter((part) => part.mixes);
   return [...whole, ...across, ...parts.map((part) => ({ key: part.name, name: partName(page, part.name), options: { part: part.name } }))];
@@ -65,7 +66,8 @@ async function influence(page) {
     h(
       "p",
       { class: "note" },
-      "‖∂y_t/∂x_s‖: how strongly the output at one position depends on the input at another. It is defined for every mixer; for attention it also covers what the weights leave out.",
+      formula("‖∂y_t/∂x_s‖"),
+      ": how strongly the output at one position depends on the input at another. It is defined for every mixer; for attention it also covers what the weights leave out.",
     ),
     controls(page, scope.name, [choice("of", all.map(({ key, name }) => [key, name]), scope.key, (value) => page.state.set({ scope: value }))]),
   ];

@@ -69,7 +69,7 @@ function positions(page, chosen) {
     {},
     note(
       answers.some((_, i) => wasGiven(page, i))
-        ? "The tokens of the input; brighter means more probable. "
+        ? `The tokens of the ${stacks.length > 1 ? "given output" : "input"}; brighter means more probable. `
         : "The tokens of the output; brighter means more probable. ",
       "Choose one to see its candidates.",
     ),
