@@ -240,6 +240,12 @@ def test_evaluate_scores_other_files_and_keeps_the_translations(run: Path, corpu
     assert out.read_text(encoding="utf-8").splitlines() == api.load(run).translate(sources, beam=1)
 
 
+def test_explain_as_json_writes_no_file_unless_one_is_named(run: Path, tmp_path: Path):
+    content = json.loads(regard("explain", run, "The dog sees a cat.", "--what", "lens", "--json", cwd=tmp_path).stdout)
+    assert content["what"] == "lens" and "file" not in content
+    assert not any(tmp_path.iterdir())
+
+
 def test_explain_writes_what_its_file_is_to_be(run: Path, tmp_path: Path):
     sentence, loaded = "The dog sees a cat.", api.load(run)
     found = json.loads(regard("explain", run, sentence, "-o", tmp_path / "attention.png", "--json").stdout)

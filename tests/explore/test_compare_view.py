@@ -66,10 +66,10 @@ def test_two_runs_have_one_scale_and_a_difference(language, other, both_on_disk,
 
 def numbers_of(panel, label):
     """The table below a picture: A, B and B − A for every name."""
-    summary = panel.locator("summary", has_text=f"Numbers of: {label}")
+    summary = panel.locator("summary", has_text=f"Numbers: {label}")
     if not summary.evaluate("element => element.parentElement.open"):
         summary.click()
-    rows = panel.get_by_role("group", name=f"Numbers of: {label}").locator("tbody tr").evaluate_all(ROWS)
+    rows = panel.get_by_role("group", name=f"Numbers: {label}").locator("tbody tr").evaluate_all(ROWS)
     return {name: [as_number(cell) for cell in cells] for name, *cells in rows}
 
 

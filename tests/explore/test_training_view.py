@@ -95,8 +95,8 @@ def test_the_page_shows_the_curves_and_every_checkpoint(run, by_hand, opened):
     valid = [record for record in run.folder.read_metrics() if "valid_loss" in record]
     with opened(run, text=SENTENCE) as at:
         panel = at.view("Training")
-        panel.get_by_text("loss over steps").first.click()
-        row = panel.get_by_role("group", name="loss over steps").locator("tbody tr").last
+        panel.get_by_text("Numbers: loss over steps").first.click()
+        row = panel.get_by_role("group", name="Numbers: loss over steps").locator("tbody tr").last
         assert abs(float(row.locator("td").last.inner_text()) - valid[-1]["valid_loss"]) < 1e-3
         cells = panel.locator(".answers-over-time tbody tr").nth(1).locator("td").all_inner_texts()
         shown = [float(text.split(" %")[0]) / 100 for text in cells]

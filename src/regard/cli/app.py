@@ -60,7 +60,8 @@ def number_option(
         if value is not None and not least <= value <= (value if most is None else most):
             name = max(option.opts, key=len)
             allowed = f"{least} or more" if most is None else f"from {least} to {most:,}"
-            raise UsageError(f"{name} cannot be {value}.", f"It is {allowed}.", f"Correct it: {name} {least}")
+            nearest = least if most is None else min(max(value, least), most)
+            raise UsageError(f"{name} cannot be {value}.", f"It is {allowed}.", f"Correct it: {name} {nearest}")
         return value
 
     return typer.Option(*names, help=help_text, show_default=default or True, callback=check)

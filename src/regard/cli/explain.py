@@ -17,8 +17,9 @@ HELP = "Show what is inside a model, and what it computed for one input.\n\n\b\n
 )
 
 
-def _checked(path: Path) -> Path:
-    check_extension(path)
+def _checked(path: Path | None) -> Path | None:
+    if path is not None:
+        check_extension(path)
     return path
 
 
@@ -27,8 +28,15 @@ def explain(
     run: RunArgument,
     text: Annotated[str, typer.Argument(metavar="INPUT", help="The text, or the image file.")] = "",
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="FILE.png, .svg, .html, .json or .csv.", callback=_checked)
-    ] = Path("explain.png"),
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="FILE.png, .svg, .html, .json or .csv.",
+            callback=_checked,
+            show_default="explain.png, or with --json none",
+        ),
+    ] = None,
     what: Annotated[str, typer.Option(help="What to show; see Kinds.", show_default="the kind that fits the run")] = "",
     target: Annotated[str, typer.Option(help="Explain this output instead of the model's own.")] = "",
     context: Annotated[
@@ -66,6 +74,8 @@ def explain(
         find(what)
     from regard.run import load_weights, open_run
 
+    if output is None and not as_json:
+        output = Path("explain.png")
     task = open_run(run)
     given = input_of(task, what, text, target, None if context is None else read_text(context))
     must_not_replace(output, [Path(text) if text and getattr(task, "reads", "") == "images" else None, context])
@@ -81,18 +91,21 @@ def explain(
     choice |= {"reading": reading, "count": count, "temperature": temperature}
     shown = loaded.explain(*given, what=what, **choice)
     _say_what_is_shown(what, shown, output)
-    with writing(output, "Choose a writable path with -o."):
-        shown.save(output)
-    show({"file": str(output.resolve())} | (shown.to_json() if as_json else {}), as_json, lambda told: told["file"])
+    content: dict[str, Any] = shown.to_json() if as_json else {}
+    if output is not None:
+        with writing(output, "Choose a writable path with -o."):
+            shown.save(output)
+        content = {"file": str(output.resolve())} | content
+    show(content, as_json, lambda content: content["file"])
 
 
-def _say_what_is_shown(what: str, shown: Any, output: Path) -> None:
+def _say_what_is_shown(what: str, shown: Any, output: Path | None) -> None:
     """What a user did not ask for, and may not expect."""
     from regard import console
 
     if not what and shown.what == "influence":
         console.say("This model has no attention; the influence between positions is shown instead.")
-    if output.suffix.lower() == ".csv":
+    if output is not None and output.suffix.lower() == ".csv":
         from regard.inside.named import with_axes_of_first
 
         written = with_axes_of_first(shown.arrays)

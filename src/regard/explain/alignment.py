@@ -25,7 +25,7 @@ def alignment(view: View) -> Explanation:
         lambda: _draw(aligned),
         [
             f"cross-attention of {aligned.notes['way']}; {_criterion(aligned)}",
-            "framed: the highest weight of each output word",
+            "framed: the highest weight of each output word, unless it is on <end>",
         ],
         {"links": links},
     )

@@ -59,8 +59,13 @@ def of_text(view: View) -> Explanation:
         axes = ("output token", "source token") if cross else ("query", "key")
         many = len(across) > MANY
         unit = "attention weight" + (" (colours: square root)" if many else "")
-        return draw_maps(maps, [*map(label, down)], [*map(label, across)], unit, axes, root=many)
+        # Of few keys always 0 to 1, so that pictures can be compared.
+        most = None if many else 1.0
+        return draw_maps(maps, [*map(label, down)], [*map(label, across)], unit, axes, largest=most, root=many)
 
+    block = reduced(weights.values)[1]
+    if max(block) > 1:
+        remarks = [*remarks, f"drawn: the largest weight of each block of {block[0]} × {block[1]} positions"]
     if cross:
         title = "Cross-attention: attention from each output token to the source"
     else:

@@ -162,7 +162,7 @@ def patch(
 def _check_answer(traced: TracedInput, answer: int) -> None:
     count = len(traced.trace.subject.answers)
     if not 0 <= answer < count:
-        raise UsageError(f"There is no answer {answer}.", f"There are {count}.", f"Use one from 0 to {count - 1}.")
+        raise UsageError(f"There is no answer {answer}.", f"There are {count}, counted from 0.", "Choose another.")
 
 
 def vocabulary(traced: TracedInput, prefix: str, stack: str = "", most: int = 20) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class Subject:
         """The index of an answer, from 0; negative numbers count from the end, as in a list."""
         count = len(self.answers)
         if not isinstance(answer, int | np.integer) or not -count <= answer < count:
-            raise UsageError(f"There is no answer {answer}.", f"There are {count}.", f"Use one from 0 to {count - 1}.")
+            raise UsageError(f"There is no answer {answer}.", f"There are {count}, counted from 0.", "Choose another.")
         return int(answer) % count
 
     def stack(self, name: str) -> Stack:

@@ -58,7 +58,7 @@ export function lines({ label, x = [], series, xLabel, yLabel, width = 520, heig
     { class: "chart-figure", style: { width: `${width}px` } },
     picture,
     h("figcaption", {}, series.map(({ name }, i) => h("span", { class: `key series-${i % 6}` }, name))),
-    numbersBelow(label, [xLabel, ...series.map(({ name }) => name)], () =>
+    numbersBelow(`Numbers: ${label}`, [xLabel, ...series.map(({ name }) => name)], () =>
       [...new Set(xs)].sort((a, b) => a - b).map((value) => [String(value), ...series.map((curve) => number(valueAt(curve, value), 4))]),
     ),
   );

@@ -35,6 +35,7 @@ export async function candidates(page, sides, answers) {
       second: p[1],
       titles: sides.map((side, i) => `${side.letter}: ${visible(side.overview.answers[answers[i]].label)}`),
       format: percent,
+      formatDifference: (value) => percent(value).replace("%", "points"), // percentage points
       most: 1,
       plain: true,
     }),

@@ -118,7 +118,7 @@ function lensTable(page, { agreement, answer: p, kl, likeliest }, meanKl) {
   );
   return [
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Logit lens" }, table),
-    numbersBelow("Probability of the likeliest after each layer", ["answer", ...likeliest.labels[0]], () =>
+    numbersBelow("Numbers: probability of the likeliest after each layer", ["answer", ...likeliest.labels[0]], () =>
       columns.map((answer) => [visible(answer.label), ...likeliest.values.map((row, i) => `${visible(likeliest.words[i][answer.index])} ${number(row[answer.index])}`)]),
     ),
   ];
@@ -174,7 +174,7 @@ async function contributions(page) {
         : "",
     ),
     bars(page, { label: `Contributions to ${word}`, names: terms.map(([name]) => name), values: terms.map(([, value]) => value), unit: "logit", plain: true }),
-    numbersBelow("All contributions", ["part", "logit"], () => parts.labels[0].map((name, i) => [nameOf(page, name), number(parts.values[i], 4)])),
+    numbersBelow("Numbers: all contributions", ["part", "logit"], () => parts.labels[0].map((name, i) => [nameOf(page, name), number(parts.values[i], 4)])),
   );
 }
 
