@@ -157,6 +157,7 @@ def test_indexing_by_label_or_number_removes_the_first_axis():
         assert row.notes == {"words": ["c", "d"], "of": 7}
     assert square["two"]["2"] == square[1][1] == 4.0 and isinstance(square[1][1], float)
     assert [list(row) for row in square] == [[1, 2], [3, 4]]
+    assert len(square) == 2 and square.shape == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,14 @@ class Named:
         return Named(self.name, self.values[n], self.axes[1:], self.labels[1:], self.unit, notes)
 
     def __iter__(self) -> Iterator[Named | float]:
-        return (self[n] for n in range(len(self.values)))
+        return (self[n] for n in range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
 
     def _index(self, which: str | int) -> int:
         if not self.axes:
