@@ -126,6 +126,17 @@ export function lazyDetails(summary, content) {
   return details;
 }
 
+// Where there is more to scroll to, that edge fades. (A shadow in the background would be covered by a canvas.)
+export function fading(element) {
+  const look = () => {
+    element.classList.toggle("more-left", element.scrollLeft > 1);
+    element.classList.toggle("more-right", element.scrollWidth - element.clientWidth - element.scrollLeft > 1);
+  };
+  element.addEventListener("scroll", look);
+  new ResizeObserver(look).observe(element);
+  return element;
+}
+
 export function problem(error) {
   return h(
     "div",
