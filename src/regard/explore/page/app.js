@@ -131,7 +131,6 @@ async function refresh(page) {
     const overview = await page.during(mine).ask("overview");
     if (mine !== turn) return;
     page.overview = overview;
-    document.title = `${page.runs[page.run].name} – Regard`;
     showInput(page);
     await showView(page, since);
   } catch (error) {
@@ -149,6 +148,7 @@ async function refresh(page) {
 }
 
 function showInput(page) {
+  document.title = `${page.runs[page.run].name} – Regard`;
   const head = document.getElementById("head");
   page.warned = page.state.unread.length > 0; // the warning must go when the address changes
   keepFocus(head, () => head.replaceChildren(...header(page)));
