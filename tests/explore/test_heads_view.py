@@ -81,3 +81,42 @@ def test_the_file_has_the_same_view_without_a_network(page_on_disk, from_disk):
         panel.get_by_role("button", name="layer 1, head 2").click()
         at.ready("Heads")
         assert panel.locator("h2").inner_text() == "decoder → encoder, layer 1, head 2"
+
+
+def test_the_view_says_what_a_row_and_a_bright_cell_mean(trained, opened):
+    with opened(trained, text=SENTENCE, fragment="#view=heads") as at:
+        assert at.page.locator("#panel .note").first.inner_text().startswith("Each row is a query position")
+
+
+def test_few_heads_are_large_and_sorting_leaves_the_large_one_where_it_is(trained, opened):
+    with opened(trained, text=SENTENCE, fragment="#view=heads") as at:
+        large = at.page.locator("#panel .large")
+        assert at.page.locator("#panel .thumbnail").first.bounding_box()["width"] == 96
+        before = large.bounding_box()
+        at.page.get_by_label("sort by").select_option("entropy")
+        sorted_heads = at.page.locator("#panel .sorted")
+        sorted_heads.wait_for()
+        assert re.fullmatch(r"L[12] H[1-4]\n[01]\.\d\d", sorted_heads.locator(".score").first.inner_text())
+        box, after = sorted_heads.bounding_box(), large.bounding_box()
+        assert after["x"] == before["x"] >= box["x"] + box["width"]
+        assert after["y"] == box["y"]
+
+
+def test_only_scores_that_are_defined_are_offered(trained, opened):
+    with opened(trained, text=SENTENCE, fragment="#view=heads&sort=previous") as at:
+        menu = at.page.get_by_label("sort by")
+        assert menu.locator("option").all_inner_texts() == ["layer", "importance", "entropy", "first token"]
+        assert menu.input_value() == "" and at.page.locator("#panel .sorted").count() == 0
+        at.page.get_by_role("combobox", name="attention").select_option("encoder")
+        at.ready("Heads")
+        offered = menu.locator("option").all_inner_texts()
+        assert "previous token" in offered and "copying" not in offered
+
+
+def test_a_map_that_must_be_scrolled_fades_at_its_edge(language, opened):
+    with opened(language, text=SENTENCE * 2, width=420, fragment="#view=heads") as at:
+        grid = at.page.locator("#panel .large .heatmap-grid")
+        assert grid.evaluate("element => element.scrollWidth > element.clientWidth")
+        at.page.locator("#panel .large .heatmap-grid.more-right:not(.more-left)").wait_for()
+        grid.evaluate("element => { element.scrollLeft = element.scrollWidth; }")
+        at.page.locator("#panel .large .heatmap-grid.more-left:not(.more-right)").wait_for()

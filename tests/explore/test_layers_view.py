@@ -46,6 +46,20 @@ def test_lens_contributions_and_norms(trained, opened):
         assert abs(number(text.rpartition(": ")[2]) - float(last.layers[0].before_TD[0].norm())) < 1e-3
 
 
+@pytest.mark.parametrize("width", [1400, 900])
+def test_the_norms_of_many_tokens_are_not_cut_off(trained, opened, width):
+    words = (
+        "The old farmer helps the child and the old child sees the dog and the old farmer sees the child and the dog."
+    )
+    with opened(trained, text=words, width=width, fragment="#view=layers") as at:
+        assert at.page.locator("#tokens .line").first.locator(".token").count() >= 27
+        norms = at.page.locator("#panel .norms .heatmap-grid")
+        assert norms.first.evaluate("element => element.scrollWidth <= element.clientWidth")
+        box = norms.first.bounding_box()
+        norms.first.locator(".field-of-cells").hover()  # the caption has no say in where the map stands
+        assert norms.first.bounding_box()["x"] == box["x"]
+
+
 def test_views_start_with_the_least_certain_word(trained, language, opened, page_on_disk, from_disk):
     trace = trained.trace(SENTENCE)
     p = [float(p_W[each.token]) for p_W, each in zip(trace.p_AW, trace.subject.answers, strict=True)]

@@ -3,10 +3,13 @@
 import re
 
 import numpy as np
+import pytest
 import torch
 from asking import ask
 
 from regard.explore.mixers import FEW_GRADIENTS
+from regard.explore.recording import write_page
+from regard.explore.session import Session
 
 SENTENCE = "The old farmer helps the child."
 PART = "layers.0.mixer"
@@ -74,3 +77,12 @@ def test_the_file_has_the_initial_mixers_view(page_on_disk, from_disk):
         panel = at.ready("Mixers")
         assert panel.get_by_role("application", name=re.compile("Influence, decoder")).count() == 1
         assert panel.locator(".problem, select").count() == 0
+
+
+@pytest.mark.parametrize(("text", "included"), [(SENTENCE, True), (SENTENCE * 2, False)])
+def test_a_file_says_that_something_is_shown_only_if_it_is(language, from_disk, tmp_path, text, included):
+    write_page(Session([language], {"text": text}), tmp_path / "page.html")
+    with from_disk(tmp_path / "page.html", fragment="#view=mixers") as at:
+        shown = at.ready("Mixers").inner_text()
+        assert ("Shown: all layers. The live page has the others." in shown) == included
+        assert ("This is not in the file." in shown) == (not included)

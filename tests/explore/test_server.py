@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import socket
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -112,6 +115,25 @@ def test_a_disconnected_browser_is_not_an_error(trained):
     with ThreadPoolExecutor() as pool:  # elsewhere a browser's loop may be running
         pool.submit(lambda: asyncio.run(make_app(session)(scope, receive, send))).result()
     assert sent[0]["status"] == 400
+    session.close()
+
+
+def test_what_nobody_waits_for_any_more_is_not_computed(trained):
+    texts = ["A child left.", "The dog left."]
+    session = Session([trained], {"text": SENTENCE})
+    with serving(session) as address:
+        host = urllib.parse.urlsplit(address)
+        with session.lock:  # the first to arrive waits for this, the second for the first
+            for text in texts:
+                body = json.dumps({"what": "overview", "input": {"text": text}})
+                head = f"POST /api/ask HTTP/1.1\r\nHost: {host.netloc}\r\nContent-Length: {len(body)}\r\n\r\n"
+                with socket.create_connection((host.hostname, host.port)) as left:
+                    left.sendall((head + body).encode())
+                    time.sleep(0.1)  # so that it is read before it is closed
+            time.sleep(0.1)
+        assert asked(address, "api/ask", {"what": "overview", "input": {"text": SENTENCE}})[0] == 200
+        computed = [text for text in texts if any(text in key for key in session._traced)]
+        assert len(computed) <= 1
     session.close()
 
 

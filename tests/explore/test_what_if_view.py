@@ -213,3 +213,13 @@ def test_changed_tokens_open_as_the_text_they_spell(session, trained, opened):
         note.get_by_role("button", name="Undo").click()
         at.ready("Steps")
         assert at.page.locator("#head .model-output strong").inner_text() == subject.output_text
+
+
+def test_the_ring_of_a_chosen_token_lies_over_the_next_row(trained, opened):
+    fragment = "#view=what-if&change=token&stack=encoder&position=1"
+    with opened(trained, text=SENTENCE * 3, width=500, fragment=fragment) as at:
+        chosen = at.page.locator("#panel .token[aria-pressed=true]")
+        below = "token => { const { left, bottom, width } = token.getBoundingClientRect();"
+        below += " document.querySelectorAll('#panel .token').forEach((other) => { other.style.marginTop = '-4px'; });"
+        below += " return document.elementFromPoint(left + width / 2, bottom - 5) === token; }"
+        assert chosen.evaluate(below)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from regard.errors import UsageError
 from regard.inside import subjects
-from regard.inside.heads import DRAWS, ordinary_words, random_tokens
+from regard.inside.heads import DRAWS, SCORES, is_defined, ordinary_words, random_tokens
 from regard.inside.trace import trace
 from regard.models.causal import Causal
 from regard.settings import CausalModel
@@ -48,6 +48,12 @@ def test_scores_of_the_weights_equal_their_definitions(traced, scores):
                 assert before == pytest.approx(np.mean([weights_TS[t, t - 1] for t, _ in chosen if t]), abs=1e-5)
             own = [weights_TS[t, t] for t, _ in chosen]
             assert itself == pytest.approx(np.mean(own), abs=1e-5)
+
+
+def test_a_score_has_numbers_where_it_is_defined_and_only_there(traced, scores):
+    for row, part in enumerate(part for part in traced.parts() if part.attends):
+        numbers = {score: bool(np.isfinite(scores[score].values[row]).any()) for score in SCORES}
+        assert {score: is_defined(score, part, traced) for score in SCORES} == numbers
 
 
 def test_importance_is_the_loss_without_the_columns_of_w_out(traced, scores):

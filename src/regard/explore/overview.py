@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.explore.session import TracedInput
+from regard.inside.heads import SCORES, is_defined
 from regard.inside.parts import LayerTrace, PartTrace, StackTrace
 from regard.inside.regeneration import generates_text
 from regard.inside.subject import Subject
+from regard.inside.trace import Trace
 from regard.models.masked import Masked
 from regard.models.reader import Reader
 
@@ -85,19 +87,19 @@ def _stack(stack: StackTrace, number: int, traced: TracedInput) -> dict[str, Any
         "grid": stack.stack.grid,
         "before": stack.stack.before,
         "width": int(stack.layers[0].before_TD.shape[-1]),
-        "layers": [_layer(layer) for layer in stack.layers],
+        "layers": [_layer(layer, traced.trace) for layer in stack.layers],
     }
 
 
-def _layer(layer: LayerTrace) -> dict[str, Any]:
+def _layer(layer: LayerTrace, trace: Trace) -> dict[str, Any]:
     return {
         "name": layer.name,
         "pre_norm": layer.block.pre_norm,
-        "parts": [_part(part) for part in layer.parts],
+        "parts": [_part(part, trace) for part in layer.parts],
     }
 
 
-def _part(part: PartTrace) -> dict[str, Any]:
+def _part(part: PartTrace, trace: Trace) -> dict[str, Any]:
     return {
         "name": part.name,
         "title": part.title,
@@ -105,6 +107,7 @@ def _part(part: PartTrace) -> dict[str, Any]:
         "heads": part.heads or (1 if part.attends else 0),
         "switches": part.heads,  # the one head of an additive attention cannot be switched off apart from its part
         "attends": part.attends,
+        "scores": [score for score in SCORES if part.attends and is_defined(score, part, trace)],
         "cross": part.cross,
         "mixes": part.context is not None,
         "convolves": hasattr(part.module, "toeplitz"),

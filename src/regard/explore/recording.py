@@ -42,6 +42,7 @@ OVERHEAD = 1e7  # multiplications that take as long as everything else at a posi
 PASSES = 600  # of the model, for one attribution with its faithfulness
 QUICK_INFLUENCE = 40  # positions up to which the page computes influence without being asked (mixers.js)
 SIDES = (512, 256, 128, 64)  # rows and columns of an attention map: the largest that fits
+MOST_NAMES = 3  # of matrices that did not fit
 SMALLEST = 2_000  # bytes of a matrix, about
 DIGITS = 7
 Question = tuple[str, dict[str, Any]]  # its name and its options
@@ -128,6 +129,10 @@ class MatrixRequest(NamedTuple):
     fields: dict[str, Any]
     name: str
 
+    @property
+    def key(self) -> str:
+        return canonical({"run": self.traced.run, "input": self.fields, "name": self.name})
+
 
 @dataclass(frozen=True)
 class RecordedMatrix:
@@ -164,9 +169,13 @@ def _fitted(requests: list[MatrixRequest], room: int) -> tuple[dict[str, Any], l
         omissions.append(
             f"{reduced} of {len(attention)} attention maps are reduced: each cell is the maximum of a block."
         )
-    if len(matrices) < len(requests):
-        missing = len(requests) - len(matrices)
-        omissions.append(f"{missing} of {len(requests)} matrices did not fit the size limit; the page marks the gaps.")
+    included = {recording.key for recording in matrices}
+    missing = [request.name for request in requests if request.key not in included]
+    if missing:
+        names = ", ".join([*missing[:MOST_NAMES], *["…"] * (len(missing) > MOST_NAMES)])
+        omissions.append(
+            f"{len(missing)} of {len(requests)} matrices did not fit the size limit ({names}); the page marks the gaps."
+        )
     return {recording.key: {"head": recording.head, "data": recording.data} for recording in matrices}, omissions
 
 
@@ -184,10 +193,8 @@ def _fitted_attention(requests: list[MatrixRequest], room: int) -> list[Recorded
 
 
 def _recorded_matrix(request: MatrixRequest, most: int = SIDES[0]) -> RecordedMatrix:
-    traced, fields, name = request
-    packed = matrix(traced, name, most=most, compact=True)
-    key = canonical({"run": traced.run, "input": fields, "name": name})
-    return RecordedMatrix(key, packed.head, base64.b64encode(packed.packed()).decode())
+    packed = matrix(request.traced, request.name, most=most, compact=True)
+    return RecordedMatrix(request.key, packed.head, base64.b64encode(packed.packed()).decode())
 
 
 def matrix_names(traced: TracedInput) -> Iterator[str]:

@@ -13,10 +13,12 @@ is open in the browser could read the inputs.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import traceback
 from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -76,7 +78,21 @@ class MatrixBody(BaseModel):
 
 
 def make_app(session: Session) -> Starlette:
-    """The application. Everything that touches a model runs in a thread, one request at a time."""
+    """The application. Everything that touches a model runs in a thread, one request at a time.
+
+    Requests wait for the model without a thread: if many waited in threads, none would be left to list the runs.
+    """
+    model_is_free = asyncio.Lock()
+
+    async def in_turn(request: Request, respond: Callable[[], Response]) -> Response:
+        async with model_is_free:
+            if await request.is_disconnected():  # such as by loading the page again
+                raise HTTPException(400, "The request ended early.")
+            return await _respond(respond)
+
+    @cache  # the first inputs may come from a corpus, or from a game that is played
+    def all_runs() -> dict[str, Any]:
+        return {"runs": runs(session), "first": session.first}
 
     async def page(request: Request) -> Response:
         return HTMLResponse(index(), headers=HEADERS)
@@ -90,7 +106,7 @@ def make_app(session: Session) -> Starlette:
         return Response(content, media_type=kind, headers=HEADERS)
 
     async def list_runs(request: Request) -> Response:
-        return await _respond(lambda: JSONResponse({"runs": runs(session), "first": session.first}))
+        return await _respond(lambda: JSONResponse(all_runs()))
 
     async def ask(request: Request) -> Response:
         body = await _body(request)
@@ -100,7 +116,7 @@ def make_app(session: Session) -> Starlette:
             content = answer(session, question.run, question.input, question.what, question.options)
             return Response(json.dumps(content, allow_nan=False), media_type="application/json")
 
-        return await _respond(respond)
+        return await in_turn(request, respond)
 
     async def ask_matrix(request: Request) -> Response:
         body = await _body(request)
@@ -114,12 +130,12 @@ def make_app(session: Session) -> Starlette:
                 return JSONResponse(result.head | {"values": _finite(result.values.tolist())})
             return Response(result.message(), media_type="application/octet-stream")
 
-        return await _respond(respond)
+        return await in_turn(request, respond)
 
     async def upload(request: Request) -> Response:
         body = await _body(request)
         name = request.query_params.get("name", "")
-        return await _respond(lambda: JSONResponse({"image": session.upload(name, body)}))
+        return await in_turn(request, lambda: JSONResponse({"image": session.upload(name, body)}))
 
     routes = [
         Route("/", page),

@@ -34,7 +34,7 @@ from regard.data.tokenizers import SPECIALS
 from regard.errors import UsageError, did_you_mean
 from regard.inside.ablation import Off, ablate
 from regard.inside.named import Named, NamedArrays, named
-from regard.inside.parts import PartTrace, StackTrace
+from regard.inside.parts import LayerTrace, PartTrace
 from regard.inside.readout import Normed, Readout
 from regard.inside.subject import Subject
 from regard.inside.trace import Trace, trace
@@ -76,10 +76,7 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
             "None of its parts is an attention layer.",
             "Use the influence of positions instead.",
         )
-    by_score = _from_weights(parts, [score for score in scores if score in FROM_WEIGHTS])
-    for stack in traced.stacks:
-        if stack.stack.grid and stack.stack.words is None:  # the previous patch may be at the end of the row above
-            by_score["previous"] = _without(by_score.get("previous", {}), stack)
+    by_score = _from_weights(traced, parts, [score for score in scores if score in FROM_WEIGHTS])
     if "importance" in scores:
         by_score["importance"] = importance(traced, parts)
     if "induction" in scores:
@@ -89,9 +86,25 @@ def heads(traced: Trace, scores: Sequence[Score] = SCORES, seed: int = 0, period
     return NamedArrays({score: _table(score, parts, by_score[score]) for score in scores})
 
 
-def _without(by_part: ByPart, stack: StackTrace) -> ByPart:
-    excluded = {part.name for layer in stack.layers for part in layer.parts}
-    return {name: score_H for name, score_H in by_part.items() if name not in excluded}
+def is_defined(score: Score, part: PartTrace, traced: Trace) -> bool:
+    """Whether the heads of this part have this score, unless the input is too short."""
+    if score == "importance":
+        return part.heads > 0
+    if score == "induction":
+        return _repeatable(traced, PERIOD) >= 2
+    if score == "copying":
+        return any(part.name == copies.name for _, copies in _copying_parts(traced))
+    if score == "previous" and _among_patches(part, traced):
+        return False
+    return score in CROSS_TOO or not part.cross
+
+
+def _among_patches(part: PartTrace, traced: Trace) -> bool:
+    """Whether positions are patches: the previous one may be at the end of the row above."""
+    stacks = [
+        stack.stack for stack in traced.stacks for layer in stack.layers if part.name in {p.name for p in layer.parts}
+    ]
+    return any(stack.grid and stack.words is None for stack in stacks)
 
 
 def _table(score: str, parts: list[PartTrace], by_part: ByPart) -> Named:
@@ -122,14 +135,14 @@ def importance(traced: Trace, parts: list[PartTrace]) -> ByPart:
 # ---------------------------------------------------------------- scores of the attention weights
 
 
-def _from_weights(parts: list[PartTrace], scores: Sequence[str]) -> dict[str, ByPart]:
+def _from_weights(traced: Trace, parts: list[PartTrace], scores: Sequence[Score]) -> dict[str, ByPart]:
     """The scores that only need the weights, which are computed once for each part and then dropped."""
     by_score: dict[str, ByPart] = {score: {} for score in scores}
     for part in parts if scores else []:
         attention = part.attention()
         counted_T = visible_keys(attention)[0] > 1
         for score in scores:
-            if score in CROSS_TOO or not part.cross:
+            if is_defined(score, part, traced):
                 by_score[score][part.name] = FROM_WEIGHTS[score](attention, counted_T)
     return by_score
 
@@ -173,17 +186,11 @@ CROSS_TOO = ("entropy", "first")  # defined for cross-attention too
 
 def induction(traced: Trace, seed: int, period: int) -> ByPart:
     subject = traced.subject
-    if subject.with_tokens is None or len(traced.stacks) > 1 or not traced.last.causal:
+    period = _repeatable(traced, period)
+    if period < 2:
         return {}
-    embed = subject.last.embed
-    assert subject.tokens is not None
-    starts = subject.tokens[0][:1] if 0 in subject.last.fixed else []
-    learned_positions = getattr(embed.positions, "table", None)
-    if learned_positions is not None:
-        period = min(period, (learned_positions.num_embeddings - len(starts)) // 2)
-    words = ordinary_words(subject)
-    if len(words) < 2 or period < 2:
-        return {}
+    assert subject.with_tokens is not None
+    starts, words = _starts(subject), ordinary_words(subject)
     means: ByPart = {}
     for draw in range(DRAWS):
         ids = random_tokens(words, period, seed + draw)
@@ -193,6 +200,23 @@ def induction(traced: Trace, seed: int, period: int) -> ByPart:
                 weights_HQ = part.attention().weights_BHTS[0].diagonal(1 - period, -2, -1)
                 means[part.name] = means.get(part.name, 0.0) + weights_HQ[:, -period:].mean(1) / DRAWS
     return means
+
+
+def _repeatable(traced: Trace, period: int) -> int:
+    """How many random tokens, at most `period`, the model can read twice; 0 if induction is not defined."""
+    subject = traced.subject
+    if subject.with_tokens is None or len(traced.stacks) > 1 or not traced.last.causal:
+        return 0
+    learned_positions = getattr(subject.last.embed.positions, "table", None)
+    if learned_positions is not None:
+        period = min(period, (learned_positions.num_embeddings - len(_starts(subject))) // 2)
+    return period if len(ordinary_words(subject)) >= 2 else 0
+
+
+def _starts(subject: Subject) -> list[int]:
+    """The token that every input begins with, if there is one."""
+    assert subject.tokens is not None
+    return subject.tokens[0][:1] if 0 in subject.last.fixed else []
 
 
 def ordinary_words(subject: Subject) -> list[int]:
@@ -215,23 +239,31 @@ def random_tokens(words: Sequence[int], count: int, seed: int) -> list[int]:
 def copying(traced: Trace, seed: int) -> ByPart:
     subject, stack = traced.subject, traced.last
     embed, readout = stack.stack.embed, subject.readout
-    writes_words = readout is not None and readout.head is getattr(subject.model, "to_logits", None)
-    if not writes_words or not isinstance(embed, Embedding):
+    parts = _copying_parts(traced)
+    if not parts:
         return {}
-    assert readout is not None
+    assert readout is not None and isinstance(embed, Embedding)
     vocabulary = embed.table.num_embeddings
     tokens_N = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(seed))[:MOST_TOKENS]
     tokens_N = tokens_N.to(embed.table.weight.device)
     x_ND = embed.norm(embed.table(tokens_N) * embed.scale)
     scores: ByPart = {}
-    for layer in stack.layers:
-        part = layer.part("mixer")
-        if part is not None and isinstance(part.module, Attention):
-            read_ND = layer.norm_of(part)(x_ND) if layer.block.pre_norm else x_ND
-            wrote_HND = through_values(part, read_ND)
-            copied_HN = [(_logits(readout, wrote_ND).argmax(-1) == tokens_N).float() for wrote_ND in wrote_HND]
-            scores[part.name] = torch.stack(copied_HN).mean(1)
+    for layer, part in parts:
+        read_ND = layer.norm_of(part)(x_ND) if layer.block.pre_norm else x_ND
+        wrote_HND = through_values(part, read_ND)
+        copied_HN = [(_logits(readout, wrote_ND).argmax(-1) == tokens_N).float() for wrote_ND in wrote_HND]
+        scores[part.name] = torch.stack(copied_HN).mean(1)
     return scores
+
+
+def _copying_parts(traced: Trace) -> list[tuple[LayerTrace, PartTrace]]:
+    """The self-attention of the last stack, if the model both reads and writes tokens there."""
+    readout = traced.subject.readout
+    writes_words = readout is not None and readout.head is getattr(traced.subject.model, "to_logits", None)
+    if not writes_words or not isinstance(traced.last.stack.embed, Embedding):
+        return []
+    parts = [(layer, layer.part("mixer")) for layer in traced.last.layers]
+    return [(layer, part) for layer, part in parts if part is not None and isinstance(part.module, Attention)]
 
 
 def through_values(part: PartTrace, read_ND: Tensor) -> Tensor:

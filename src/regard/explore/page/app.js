@@ -22,6 +22,8 @@ import * as words from "regard/views/words.js";
 // In the order of their tabs. Each has an id, a title, fits(page), and show(page), which returns an element.
 const VIEWS = [steps, heads, output, layers, attribution, whatIf, image, mixers, words, training, compare];
 
+const MOMENT = 150; // milliseconds for which an old view may stay visible while a new one is computed
+
 class Page {
   constructor(source, runs, first) {
     this.source = source;
@@ -29,6 +31,14 @@ class Page {
     this.highlight = new Highlight();
     this.state = new State({ view: null, run: 0, input: first, beside: null }, { run: (value) => value in runs });
     this.overview = null;
+    this.views = []; // those that fit the model
+    this.shown = null; // which view of which input the panel shows
+  }
+
+  // The page as one view sees it: with the overview for which it is drawn, and with its questions marked as its own.
+  during(turn) {
+    const source = Object.assign(Object.create(this.source), { turn });
+    return Object.assign(Object.create(this), { source, overview: this.overview });
   }
 
   get run() {
@@ -96,6 +106,7 @@ export async function start() {
     document.getElementById("panel").replaceChildren(problem(error));
     return;
   }
+  showInput(page); // the frame is there before the first answer
   page.state.listeners.push((now, before) => {
     const changed = now.run !== before.run || JSON.stringify(now.input) !== JSON.stringify(before.input);
     (changed || !page.overview || page.state.unread.length || page.warned ? refresh : showView)(page);
@@ -107,28 +118,37 @@ let turn = 0;
 
 async function refresh(page) {
   const mine = ++turn;
+  const since = performance.now();
+  page.overview = null; // nothing of the previous input may be mistaken for this one's
+  const view = showTabs(page);
   document.body.classList.add("busy");
+  const late = setTimeout(() => {
+    if (mine !== turn) return;
+    showInput(page);
+    showWaiting(page, view);
+  }, MOMENT);
   try {
-    const overview = await page.ask("overview");
+    const overview = await page.during(mine).ask("overview");
     if (mine !== turn) return;
     page.overview = overview;
-    document.title = `${page.runs[page.run].name} – Regard`;
     showInput(page);
-    await showView(page);
+    await showView(page, since);
   } catch (error) {
     if (mine !== turn) return;
-    page.overview = null; // nothing of the previous input may be mistaken for this one's
     showInput(page);
-    document.getElementById("tabs").replaceChildren();
-    document.getElementById("panel").replaceChildren(problem(error));
+    page.views = [];
+    showTabs(page);
+    draw(page, problem(error), null);
     page.say(`${error.what ?? error.message}`);
     if (!error.what) throw error;
   } finally {
+    clearTimeout(late);
     if (mine === turn) document.body.classList.remove("busy");
   }
 }
 
 function showInput(page) {
+  document.title = `${page.runs[page.run].name} – Regard`;
   const head = document.getElementById("head");
   page.warned = page.state.unread.length > 0; // the warning must go when the address changes
   keepFocus(head, () => head.replaceChildren(...header(page)));
@@ -140,26 +160,53 @@ function namedLine(page, stack) {
   return h("div", { class: "named-line" }, h("span", { class: "line-name" }, tokensName(stack.name)), tokenLine(page, stack));
 }
 
-async function showView(page) {
+// `since`: when the wait for it began.
+async function showView(page, since = performance.now()) {
   const mine = ++turn;
-  const views = VIEWS.filter((view) => view.fits(page));
-  const view = views.find(({ id }) => id === page.state.get("view")) ?? views[0];
-  document.getElementById("tabs").replaceChildren(tabs(page, views, view));
-  const panel = document.getElementById("panel");
-  panel.setAttribute("aria-labelledby", `tab-${view.id}`);
+  const view = showTabs(page);
+  const shown = JSON.stringify([view.id, page.run, page.input]);
   document.body.classList.add("busy");
+  // Within a view, the old content stays until the new is there, so that nothing jumps.
+  const wait = () => mine === turn && shown !== page.shown && showWaiting(page, view);
+  const late = setTimeout(wait, MOMENT - (performance.now() - since));
   let content;
   try {
-    content = await view.show(page);
+    content = await view.show(page.during(mine));
   } catch (error) {
     content = problem(error);
     if (!error.what) console.error(error);
   }
+  clearTimeout(late);
   if (mine !== turn) return;
-  keepFocus(panel, () => panel.replaceChildren(content));
-  panel.dataset.view = view.id;
-  panel.dataset.ready = String(mine); // only for tests
+  draw(page, content.querySelector(".unreachable") ?? content, view); // without the server, one sentence is enough
+  page.shown = shown;
   document.body.classList.remove("busy");
+}
+
+// Fill the panel with a view, or with an error if there is none.
+function draw(page, content, view) {
+  const panel = document.getElementById("panel");
+  page.shown = null;
+  keepFocus(panel, () => panel.replaceChildren(content));
+  panel.dataset.view = view?.id ?? "";
+  panel.dataset.ready = String(turn); // only for tests
+}
+
+// In place of what another view, or another input, has left in the panel.
+function showWaiting(page, view) {
+  draw(page, h("section", { class: "waiting" }, view ? h("h2", {}, view.title) : null, h("p", {}, "Computing …")), null);
+  delete document.getElementById("panel").dataset.ready;
+}
+
+// The tabs of the views that fit; while that is not known, those of the last input. Returns the view that is chosen.
+function showTabs(page) {
+  if (page.overview) page.views = VIEWS.filter((view) => view.fits(page));
+  const view = page.views.find(({ id }) => id === page.state.get("view")) ?? page.views[0];
+  const nav = document.getElementById("tabs");
+  keepFocus(nav, () => nav.replaceChildren(...(view ? [tabs(page, page.views, view)] : [])));
+  if (view) document.getElementById("panel").setAttribute("aria-labelledby", `tab-${view.id}`);
+  else document.getElementById("panel").removeAttribute("aria-labelledby");
+  return view;
 }
 
 function tabs(page, views, chosen) {

@@ -126,10 +126,21 @@ export function lazyDetails(summary, content) {
   return details;
 }
 
+// Where there is more to scroll to, that edge fades. (A shadow in the background would be covered by a canvas.)
+export function fading(element) {
+  const look = () => {
+    element.classList.toggle("more-left", element.scrollLeft > 1);
+    element.classList.toggle("more-right", element.scrollWidth - element.clientWidth - element.scrollLeft > 1);
+  };
+  element.addEventListener("scroll", look);
+  new ResizeObserver(look).observe(element);
+  return element;
+}
+
 export function problem(error) {
   return h(
     "div",
-    { class: "problem", role: "alert" },
+    { class: error.unreachable ? "problem unreachable" : "problem", role: "alert" },
     h("strong", {}, error.what ?? "This cannot be shown."),
     " ",
     error.why ?? error.message,
@@ -154,15 +165,20 @@ export async function orProblem(section) {
   }
 }
 
+const lost = new WeakMap(); // by element: what had the focus in it, until this is there again
+
 // Redraw an element and keep the keyboard focus where it was.
 export function keepFocus(element, draw) {
   const name = (node) =>
     `${node.tagName} ${node.getAttribute("aria-label") ?? node.labels?.[0]?.textContent ?? node.textContent}`;
   const { activeElement } = document;
-  const focused = activeElement !== element && element.contains(activeElement) ? name(activeElement) : null;
+  const inside = activeElement !== element && element.contains(activeElement);
+  const focused = inside ? name(activeElement) : activeElement === element ? lost.get(element) : undefined;
+  lost.delete(element);
   draw();
-  if (focused === null) return;
+  if (focused === undefined) return;
   const focusable = [...element.querySelectorAll("button, select, input, textarea, [tabindex]")];
   const successor = focusable.find((node) => name(node) === focused);
+  if (!successor) lost.set(element, focused);
   (successor ?? element).focus({ preventScroll: true });
 }

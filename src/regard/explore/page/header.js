@@ -17,12 +17,22 @@ export function header(page) {
         ? choice("run", page.runs.map(({ name }, i) => [i, name]), page.run, (value) => changeRun(page, Number(value)))
         : null,
     ),
-    inputForm(page, { label: "Input", button: "Inspect", input: page.input, submit: (input) => page.state.set({ input }) }),
+    currentForm(page),
     page.overview ? output(page) : null,
     page.overview ? changedTokens(page) : null,
     ...page.state.unread.map((name) => warning(`The “${name}” in this address cannot be read and was ignored.`)),
     ...(page.overview?.warnings ?? []).map(warning),
   ].filter(Boolean);
+}
+
+// The form of the input: the same one until the input changes, so that what is being typed is not lost when an answer comes.
+function currentForm(page) {
+  const of = JSON.stringify([page.run, page.input]);
+  const submit = (input) => page.state.set({ input });
+  if (page.form?.of !== of) {
+    page.form = { of, element: inputForm(page, { label: "Input", button: "Inspect", input: page.input, submit }) };
+  }
+  return page.form.element;
 }
 
 // A warning where the model's tokens are not those of the text in the form.
@@ -145,8 +155,8 @@ function output(page) {
   const answer = answerText(overview);
   const difference = overview.difference.toExponential(1).replace("-", "−");
   return h(
-    "p",
-    { class: "model-output" },
+    "div",
+    { class: "model-output", tabindex: 0, role: "region", "aria-label": "The model's answer" }, // a long one is scrolled
     answer ? [givenMark(overview), h("strong", {}, answer), classProbability(overview), " "] : null,
     h(
       "span",

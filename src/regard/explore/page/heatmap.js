@@ -3,7 +3,7 @@
 
 import { largest } from "regard/arrays.js";
 import { colour } from "regard/colours.js";
-import { h, lazyDetails, number, table, visible } from "regard/dom.js";
+import { fading, h, lazyDetails, number, table, visible } from "regard/dom.js";
 
 const MOST_LABELS = 72;
 const MOST_CELL = 28; // pixels
@@ -162,15 +162,17 @@ export function heatmap(page, { matrix, rows, columns, label, scale = "unit", mo
   const figure = h(
     "figure",
     { class: "heatmap", dataset: { label } },
-    h(
-      "div",
-      { class: "heatmap-grid" },
-      h("div", { class: "labels-down", "aria-hidden": "true" }, labelled(rows, height, fromDown, stepDown, high)),
+    fading(
       h(
         "div",
-        {},
-        field,
-        h("div", { class: "labels-across", "aria-hidden": "true" }, labelled(columns, width, fromAcross, stepAcross, wide)),
+        { class: "heatmap-grid" },
+        h("div", { class: "labels-down", "aria-hidden": "true" }, labelled(rows, height, fromDown, stepDown, high)),
+        h(
+          "div",
+          {},
+          field,
+          h("div", { class: "labels-across", "aria-hidden": "true" }, labelled(columns, width, fromAcross, stepAcross, wide)),
+        ),
       ),
     ),
     h("figcaption", {}, reading, legend(scale, last), axes(rows, columns)),

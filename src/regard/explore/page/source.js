@@ -3,14 +3,15 @@
 import { inflate, unpack } from "regard/arrays.js";
 
 const PROBLEM = "application/problem+json"; // errors of the user have the status 200, so that the browser's console stays silent
+const AT_ONCE = 2; // questions sent to the server: one is computed while another travels
 const MOST_IMAGE = 64 * 2 ** 20; // bytes, as in session.py
 
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/; // in JSON, which escapes nothing else in this way
 
 export class Problem extends Error {
-  constructor({ what, why, fix }) {
+  constructor({ what, why, fix, unreachable = false }) {
     super(`${what} ${why}`);
-    Object.assign(this, { what, why, fix });
+    Object.assign(this, { what, why, fix, unreachable });
   }
 }
 
@@ -49,8 +50,47 @@ class Cached {
   }
 }
 
+// Questions to the server, which answers one at a time. Those of the latest turn are of the view that is open and go first;
+// those of views left behind wait until nothing else is asked.
+class Queue {
+  waiting = [];
+  sent = 0;
+
+  // The answer that `get` gives when it is called in turn.
+  answer(key, turn, get) {
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ key, turn, send: () => get().then(resolve, reject) });
+      this.sendNext();
+    });
+  }
+
+  // A later turn asks the same.
+  renew(key, turn) {
+    for (const question of this.waiting) if (question.key === key) question.turn = turn;
+  }
+
+  sendNext() {
+    if (this.sent === AT_ONCE || !this.waiting.length) return;
+    const next = this.waiting.reduce((first, other) => (other.turn > first.turn ? other : first));
+    this.waiting.splice(this.waiting.indexOf(next), 1);
+    this.sent++;
+    next.send().finally(() => {
+      this.sent--;
+      this.sendNext();
+    });
+  }
+}
+
 export class Served extends Cached {
   live = true;
+  turn = 0; // of whoever asks
+  queue = new Queue();
+
+  cached(request, get) {
+    const key = canonical(request);
+    this.queue.renew(key, this.turn);
+    return super.cached(request, () => this.queue.answer(key, this.turn, () => get(request)));
+  }
 
   async runs() {
     return (await this.fetchJson("./api/runs")).json();
@@ -97,6 +137,7 @@ export class Served extends Cached {
         what: "The server is not responding.",
         why: "The command that started it may have ended.",
         fix: "Start `regard explore` again.",
+        unreachable: true,
       });
     }
     if (response.ok && !response.headers.get("content-type")?.startsWith(PROBLEM)) return response;

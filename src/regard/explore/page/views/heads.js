@@ -1,7 +1,7 @@
 // Heads: what every head of every layer attends to: all of them small, sorted by a score, and one of them large.
 
 import { largest } from "regard/arrays.js";
-import { choice, h, number, problem, table } from "regard/dom.js";
+import { choice, fading, h, note, number, problem, table } from "regard/dom.js";
 import { heatmap, thumbnail } from "regard/heatmap.js";
 import { nameOf, partName, sidesOf } from "regard/names.js";
 import { layer } from "regard/source.js";
@@ -33,7 +33,8 @@ export async function show(page) {
   const ofKind = parts.filter((part) => kindOf(part) === kind);
   const chosen = ofKind.find((part) => part.name === page.state.get("part")) ?? ofKind.at(-1);
   const head = Math.min(page.state.get("head") ?? 0, chosen.heads - 1);
-  const sort = Object.hasOwn(SCORES, page.state.get("sort") ?? "") ? page.state.get("sort") : null;
+  const defined = Object.keys(SCORES).filter((name) => ofKind.some((part) => part.scores.includes(name)));
+  const sort = defined.includes(page.state.get("sort")) ? page.state.get("sort") : null;
   const scale = scaleOf(page, chosen);
   const [grid, large] = await Promise.all([
     thumbnails(page, ofKind, chosen, head, sort, scale).catch((error) => problem(error)),
@@ -42,19 +43,20 @@ export async function show(page) {
   return h(
     "section",
     { class: "heads" },
+    note("Each row is a query position; a bright cell is a key it attends to. Rows sum to 1."),
     h(
       "div",
       { class: "controls" },
       kinds.length > 1
         ? choice("attention", kinds.map((name) => [name, name]), kind, (value) => page.state.set({ kind: value, part: null, head: 0 }))
         : null,
-      choice("sort by", [["", "layer"], ...Object.entries(SCORES).map(([name, [title]]) => [name, title])], sort ?? "", (value) =>
+      choice("sort by", [["", "layer"], ...defined.map((name) => [name, SCORES[name][0]])], sort ?? "", (value) =>
         page.state.set({ sort: value || undefined }),
       ),
       choice("colours up to", [["unit", "1"], ["positive", "the maximum of each head"], ["root", "its maximum, by square root"]], scale, (value) => page.state.set({ colours: value })),
     ),
-    sort ? h("p", { class: "note" }, `${SCORES[sort][0]}: ${SCORES[sort][1]}.`) : null,
-    h("div", { class: "side-by-side" }, grid, large),
+    sort ? note(`${SCORES[sort][0]}: ${SCORES[sort][1]}.`) : null,
+    h("div", { class: "beside-thumbnails", style: sizes(ofKind) }, grid, large),
     allScores(page),
   );
 }
@@ -64,6 +66,16 @@ function scaleOf(page, part) {
   const chosen = page.state.get("colours");
   if (["unit", "positive", "root"].includes(chosen)) return chosen;
   return part.keys.pieces.length > MANY ? "root" : "unit";
+}
+
+// How many thumbnails are in a row, and how large they are at most, in pixels: the more there are, the smaller.
+function sizes(parts) {
+  const count = parts.reduce((sum, part) => sum + part.heads, 0);
+  return {
+    "--across": Math.max(...parts.map((part) => part.heads)),
+    "--by-layer": `${Math.min(96, Math.max(64, Math.round(640 / parts.length)))}px`,
+    "--by-score": `${count <= 24 ? 96 : count <= 48 ? 64 : 48}px`,
+  };
 }
 
 function kindOf(part) {
@@ -93,9 +105,9 @@ async function thumbnails(page, parts, chosen, head, sort, scale) {
         heads.filter((head) => head.part === part).map(({ element }) => element),
       ),
     );
-    return h("div", { class: "thumbnails", role: "group", "aria-label": "All heads; a row for each layer" }, rows);
+    return fading(h("div", { class: "thumbnails", role: "group", "aria-label": "All heads; a row for each layer" }, rows));
   }
-  if (heads.every(({ score }) => score === null)) return h("p", { class: "note" }, "This score is not defined for these heads.");
+  if (heads.every(({ score }) => score === null)) return note("This input is too short for this score.");
   heads.sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
   const label = `All heads by ${SCORES[sort][0]}, the highest first`;
   return h("div", { class: "sorted", role: "group", "aria-label": label }, heads.map(({ element }) => element));
@@ -119,7 +131,7 @@ function headButton(page, part, index, picture, pressed, sort, score) {
       onclick: () => page.state.set({ part: part.name, head: index }),
     },
     picture,
-    sort ? h("span", { class: "score" }, `${part.layer + 1}.${index + 1}`, h("br"), h("strong", {}, number(score, 2))) : null,
+    sort ? h("span", { class: "score" }, `L${part.layer + 1} H${index + 1}`, h("br"), h("strong", {}, number(score, 2))) : null,
   );
 }
 

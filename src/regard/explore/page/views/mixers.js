@@ -33,10 +33,10 @@ function positions(page, stack) {
   return { labels: page.stack(stack).pieces, stack, plain: Boolean(page.stack(stack).grid) };
 }
 
-// The menus; a file has only what it shows.
-function controls(page, chosen, choices) {
-  if (!page.live) return h("p", { class: "quiet" }, `Shown: ${chosen}. The live page has the others.`);
-  return h("div", { class: "controls" }, choices);
+// The menus; a file has at most what it shows.
+function controls(page, chosen, choices, recorded) {
+  if (page.live) return h("div", { class: "controls" }, choices);
+  return recorded ? h("p", { class: "quiet" }, `Shown: ${chosen}. The live page has the others.`) : null;
 }
 
 // ---------------------------------------------------------------- influence
@@ -61,16 +61,6 @@ async function influence(page) {
   const all = scopes(page);
   const scope = all.find(({ key }) => key === page.state.get("scope")) ?? all.find(({ options }) => !Object.keys(options).length);
   const result = h("div", {});
-  const heading = [
-    h("h2", {}, "Influence"),
-    h(
-      "p",
-      { class: "note" },
-      formula("‖∂y_t/∂x_s‖"),
-      ": how strongly the output at one position depends on the input at another. It is defined for every mixer; for attention it also covers what the weights leave out.",
-    ),
-    controls(page, scope.name, [choice("of", all.map(({ key, name }) => [key, name]), scope.key, (value) => page.state.set({ scope: value }))]),
-  ];
   const longest = Math.max(...page.overview.stacks.map((stack) => stack.pieces.length));
   const compute = async (options = {}) => {
     try {
@@ -88,7 +78,20 @@ async function influence(page) {
     const why = `This needs one backward pass per position; above ${QUICK} positions it runs on request.`;
     result.append(h("p", { class: "note" }, why), h("button", { type: "button", onclick: start }, `Compute it for ${longest} positions`));
   } else await compute();
-  return h("div", { class: "influence" }, heading, result);
+  const menu = choice("of", all.map(({ key, name }) => [key, name]), scope.key, (value) => page.state.set({ scope: value }));
+  return h(
+    "div",
+    { class: "influence" },
+    h("h2", {}, "Influence"),
+    h(
+      "p",
+      { class: "note" },
+      formula("‖∂y_t/∂x_s‖"),
+      ": how strongly the output at one position depends on the input at another. It is defined for every mixer; for attention it also covers what the weights leave out.",
+    ),
+    controls(page, scope.name, [menu], !result.querySelector(".problem")),
+    result,
+  );
 }
 
 function influenceMap(page, scope, influence, compute) {
@@ -140,11 +143,11 @@ async function convolutions(page) {
         channel ?? "",
         (value) => page.state.set({ channel: value === "" ? undefined : Number(value) }),
       ),
-    ]),
+    ], [filters, toeplitz, operator].some(({ value }) => value)),
     filters.value ? filterCurves(filters.value) : problem(filters.reason),
     h(
       "div",
-      { class: "side-by-side halves" },
+      { class: "side-by-side whole-maps" },
       matrixSection(page, part, toeplitz, `Its first convolution as a matrix, channel ${(channel ?? 0) + 1}`, "signed"),
       matrixSection(
         page,
