@@ -4,7 +4,7 @@ import { matrixOf } from "regard/arrays.js";
 import { lines } from "regard/charts.js";
 import { choice, h, problem } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
-import { partName, sidesOf, stackName } from "regard/names.js";
+import { edgeOf, partName, sidesOf, stackName } from "regard/names.js";
 
 export const id = "mixers";
 export const title = "Mixers";
@@ -26,10 +26,6 @@ export async function show(page) {
 
 function isAdditive(part) {
   return part.attends && ADDITIVE.includes(part.kind);
-}
-
-function positions(page, stack) {
-  return { labels: page.stack(stack).pieces, stack, plain: Boolean(page.stack(stack).grid) };
 }
 
 // The menus; a file has only what it shows.
@@ -95,8 +91,8 @@ function influenceMap(page, scope, influence, compute) {
     heatmap(page, {
       matrix: matrixOf(influence),
       label: `Influence, ${scope.name}`,
-      rows: { ...positions(page, stack), axis: "output position" },
-      columns: { ...positions(page, influence.from), axis: "input position" },
+      rows: edgeOf(page.stack(stack), "output position"),
+      columns: edgeOf(page.stack(influence.from), "input position"),
       scale: "positive",
     }),
     h(
@@ -177,8 +173,8 @@ function matrixSection(page, part, { value, reason }, name, scale) {
     heatmap(page, {
       matrix: matrixOf(value),
       label: name,
-      rows: { ...positions(page, part.stack.name), axis: "output position" },
-      columns: { ...positions(page, part.stack.name), axis: "input position" },
+      rows: edgeOf(part.stack, "output position"),
+      columns: edgeOf(part.stack, "input position"),
       scale,
     }),
     difference ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from the layer's own output by at most ${difference}.`) : null,
