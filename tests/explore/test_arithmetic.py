@@ -12,7 +12,7 @@ from regard.explore.arithmetic import arithmetic
 from regard.explore.matrices import tensor
 from regard.explore.session import TracedInput
 from regard.explore.steps import steps
-from regard.explore.sums import fmt, norm_lines
+from regard.explore.sums import Line, fmt, norm_lines
 from regard.inside.trace import trace
 from small_models import KINDS, language, masked, translator
 
@@ -142,6 +142,11 @@ def test_a_cell_that_does_not_exist_is_refused_in_words(name, cell, message):
 def test_the_decoder_of_a_translator_writes_token_by_token(kind):
     encoder, decoder = trace(KINDS_HERE[kind]()).stacks
     assert decoder.causal and not encoder.causal
+
+
+def test_a_letter_that_changes_has_an_arrow():
+    signs = {("x", "x + p"): "←", ("x̂", "(x − mean) · γ"): "=", ("h", "u · h_t−1"): "=", ("x", "x̂ W"): "="}
+    assert {key: Line(*key, 0.0).sign for key in signs} == signs
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.errors import UsageError
 from regard.explore.matrices import OF_ANSWERS, tensor
-from regard.explore.notation import joined_letters, mixed_letter, read_letter, written_letter
+from regard.explore.notation import activation, joined_letters, mixed_letter, read_letter, written_letter
 from regard.explore.session import TracedInput
 from regard.explore.stages import (
     before_part,
@@ -190,7 +190,7 @@ def _inner(traced: TracedInput, owner: str, head: int, row: int, column: int) ->
         return linear_line(symbol, "", part.read_TD[row], module.expand.weight[number], bias, at, letters=(x, w, b))
 
     before = expanded("y", column, "W_1", "b_1")
-    name = module.activation_name
+    name = activation(module)
     active = float(module.activation(torch.tensor(before.value, dtype=torch.float64)))
     if not module.gated:
         return [before, Line("h", f"{name}(y)", active, numbers=fmt_call(name, before.value))], ""

@@ -10,6 +10,7 @@ in Hyena: v, g_n  streams and gates · u  the result so far · y  the last one; 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import nn
 
@@ -39,6 +40,11 @@ def joined_letters(part: PartTrace) -> str:
 def mixed_letter(part: PartTrace) -> str:
     """What W_O multiplies in mixers other than plain attention."""
     return "h" if isinstance(part.module, Recurrent) else "y"
+
+
+def activation(module: Any) -> str:
+    """The name of the activation of a feed-forward in a formula: "relu²"."""
+    return str(module.activation_name).replace("relu2", "relu²").replace("-", "_")
 
 
 def with_bias(layer: nn.Linear, name: str) -> str:

@@ -17,6 +17,7 @@ from regard.errors import UsageError
 from regard.explore.notation import (
     NORMED,
     about_scale,
+    activation,
     learned,
     legend,
     read_letter,
@@ -173,10 +174,9 @@ def _layer(traced: TracedInput, stack: StackTrace, layer: LayerTrace) -> Iterato
 def _feedforward(stack: StackTrace, part: PartTrace, group: str, x: str) -> Iterator[Step]:
     module, site = part.module, part.name
     key, name = site.rpartition(".")[2], stack.name
-    formula = f"h = {module.activation_name}({x} W_1{with_bias(module.expand, 'b_1')})"
-    about = (
-        f"{x} is projected to a wider vector; the activation {module.activation_name}, component by component, gives h."
-    )
+    name_of_activation = activation(module)
+    formula = f"h = {name_of_activation}({x} W_1{with_bias(module.expand, 'b_1')})"
+    about = f"{x} is projected to a wider vector; the activation {name_of_activation}, component by component, gives h."
     if module.gated:
         formula += f" ⊙ ({x} V{with_bias(module.expand, 'c')})"
         about = (
@@ -274,15 +274,11 @@ def _output(traced: TracedInput, stack: StackTrace) -> Iterator[Step]:
         hidden = Figure(f"{name}.out", "strip", "x", rows=name)
     figures = [hidden, Figure("logits", "bars", "logits ℓ of the likeliest", "→")]
     table = getattr(getattr(stack.stack.embed, "table", None), "weight", None)
-    tied = "W: the embedding matrix E of the input again, turned (Eᵀ)" if readout.head.weight is table else ""
+    tied = "W: the embedding matrix E of the input again, transposed" if readout.head.weight is table else ""
     bias_legend = "b: a learned bias" if bias else ""
     yield Step("logits", "Output", "Logits", about, f"ℓ = x W{bias}", figures, legend(tied, bias_legend))
     about, formula = "Softmax turns all logits ℓ into probabilities p.", "p_i = exp(ℓ_i − max) / Σ_j exp(ℓ_j − max)"
-    largest = (
-        "max: the largest logit · i, j: tokens"
-        if hasattr(stack.stack.embed, "table")
-        else "max: the largest logit · i, j: classes"
-    )
+    largest = "max: the largest logit · i, j: words or classes"
     if trace.subject.independent:
         about, largest = "Each class has its own probability p; they need not sum to 1.", ""
         formula = "p = 1 / (1 + exp(−ℓ))"

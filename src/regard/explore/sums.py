@@ -11,6 +11,7 @@ Shapes: X terms · D width of a vector
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ Cell = tuple[str, int | None, int, int]  # the name of a matrix, head, row, colu
 
 @dataclass(frozen=True)
 class Line:
-    """One line: `symbol = formula = value`, with the terms of its sum."""
+    """One line: `symbol = formula`, the terms of its sum, and its value."""
 
     symbol: str  # of its value
     formula: str
@@ -47,7 +48,7 @@ class Line:
     def to_json(self, most: int) -> dict[str, Any]:
         """With the largest terms, and the sum of the others."""
         content: dict[str, Any] = {"symbol": self.symbol, "formula": self.formula, "numbers": self.numbers}
-        content |= {"where": self.where, "heads": list(self.heads)}
+        content |= {"sign": self.sign, "where": self.where, "heads": list(self.heads)}
         content |= {"terms": [], "count": 0, "rest": 0.0, "sum": None, "value": _finite(self.value)}
         content["added"] = [{"name": name, "value": value} for name, value in self.added]
         if self.left_X is None:
@@ -60,6 +61,11 @@ class Line:
         content["rest"] = float(product_X[order[most:]].sum())
         content["sum"] = float(product_X.sum()) + sum(value for _, value in self.added)
         return content
+
+    @property
+    def sign(self) -> str:
+        """Between symbol and formula: "←" where the formula changes the symbol itself, as in x ← x + p."""
+        return "←" if re.search(rf"(?<!\w){re.escape(self.symbol)}(?![\w\u0302])", self.formula) else "="
 
     @property
     def products(self) -> Tensor:
@@ -124,7 +130,8 @@ def linear_line(
     """One component of the output of a linear layer, which may be scaled: (Σ_i x_i W_i + b) · scale. `letters`: of the
     input, the matrix and the bias."""
     x, w, b = letters
-    x_i, w_i = f"{x}_i", f"{w},i" if "_" in w else f"{w}_i"
+    x_i = f"{x},i" if "_" in x and "[" not in x else f"{x}_i"
+    w_i = f"{w},i" if "_" in w else f"{w}_i"
     formula = formula or f"Σ_i {x_i} {w_i}{'' if bias is None else f' + {b}'}"
     formula = formula if scale is None else f"({formula}) · λ"
     added = [(b, float(bias))] if bias is not None else []

@@ -72,7 +72,7 @@ function* sections(page, { cell, word, lines, note }, title, { open, showAll }) 
   for (const line of lines) {
     if (line.terms.length < line.count) hidden = true;
     const where = line.where ? h("span", { class: "where" }, formula(line.where)) : null;
-    yield h("p", { class: "formula" }, line.symbol, " = ", formula(line.formula), where);
+    yield h("p", { class: "formula" }, line.symbol, ` ${line.sign} `, formula(line.formula), where);
     if (line.count) yield termsOf({ ...line, sum: asCell(line.sum) }, open);
     if (line.numbers || !line.count) {
       const numbers = line.numbers ? `${line.numbers} = ` : "";
@@ -134,9 +134,9 @@ function termsOf(line, open) {
   );
 }
 
-// A formula with subscripts: of "x_i", i; of "W_Q,i", both; of "h_t−1" and "c_t+s", the whole difference.
+// A formula with subscripts: of "x_i", i; of "W_Q,i", both; of "h_t−1", "c_t+s" and "s_t−1,i", the whole difference.
 export function formula(text) {
-  const pieces = text.split(/(_[A-Za-z0-9]+(?:,[A-Za-z0-9]+)*(?:[−+](?:1|s)(?![A-Za-z0-9]))?)/);
+  const pieces = text.split(/(_[A-Za-z0-9]+(?:,[A-Za-z0-9]+)*(?:[−+](?:1|s)(?![A-Za-z0-9])(?:,i)?)?)/);
   return pieces.map((piece, i) => (i % 2 ? h("sub", {}, piece.slice(1)) : piece));
 }
 
@@ -206,7 +206,7 @@ async function added(page, names, words, row, column) {
   const matrices = await Promise.all(names.map((name) => page.matrix(name)));
   const values = matrices.map((matrix) => rowOf(matrix, row)[column]);
   const line = sum("x", words.join(" + "), values, null, 2, (i) => words[i], (i) => [names[i], null, row, column]);
-  return { cell: line.sum, lines: [line], note: "" };
+  return { cell: line.sum, lines: [{ ...line, sign: "←" }], note: "" };
 }
 
 // `of`: the number that a term is a function of.
@@ -218,10 +218,10 @@ function sum(symbol, text, left, right, most, named, at, rightAt = null, of = nu
   }));
   const total = products.reduce((a, b) => a + b, 0);
   const rest = order.slice(most).reduce((all, i) => all + products[i], 0);
-  const line = { symbol, formula: text, where: "", heads: ["term", "value"], terms, count: products.length, rest };
+  const line = { symbol, sign: "=", formula: text, where: "", heads: ["term", "value"], terms, count: products.length, rest };
   return { ...line, sum: total, added: [], numbers: "", value: total };
 }
 
 function valueLine(symbol, text, value, numbers = "") {
-  return { symbol, formula: text, where: "", heads: [], terms: [], count: 0, rest: 0, sum: null, added: [], numbers, value };
+  return { symbol, sign: "=", formula: text, where: "", heads: [], terms: [], count: 0, rest: 0, sum: null, added: [], numbers, value };
 }

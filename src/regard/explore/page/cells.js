@@ -32,7 +32,7 @@ export function describe(page, [name, head, row, column]) {
   const layer = part ? `layer ${part.layer + 1}, ` : "";
   const stackName = stack?.name ?? owner;
   const prefix = tokensName(stackName) === "tokens" ? "" : `${stackName}, `; // an only stack is not named
-  return `${prefix}${layer}${quantityName(quantity)}${head === null ? "" : ` of head ${head + 1}`}, ${at}${to}`;
+  return `${prefix}${layer}${quantityName(quantity)}${head === null || part?.heads === 1 ? "" : ` of head ${head + 1}`}, ${at}${to}`;
 }
 
 function component(column) {
