@@ -28,6 +28,10 @@ function isAdditive(part) {
   return part.attends && ADDITIVE.includes(part.kind);
 }
 
+function positions(page, stack) {
+  return edgeOf(page.stack(stack), "position");
+}
+
 // The menus; a file has only what it shows.
 function controls(page, chosen, choices) {
   if (!page.live) return h("p", { class: "quiet" }, `Shown: ${chosen}. The live page has the others.`);
@@ -91,8 +95,8 @@ function influenceMap(page, scope, influence, compute) {
     heatmap(page, {
       matrix: matrixOf(influence),
       label: `Influence, ${scope.name}`,
-      rows: edgeOf(page.stack(stack), "output position"),
-      columns: edgeOf(page.stack(influence.from), "input position"),
+      rows: { ...positions(page, stack), axis: "output position" },
+      columns: { ...positions(page, influence.from), axis: "input position" },
       scale: "positive",
     }),
     h(
@@ -173,8 +177,8 @@ function matrixSection(page, part, { value, reason }, name, scale) {
     heatmap(page, {
       matrix: matrixOf(value),
       label: name,
-      rows: edgeOf(part.stack, "output position"),
-      columns: edgeOf(part.stack, "input position"),
+      rows: { ...positions(page, part.stack.name), axis: "output position" },
+      columns: { ...positions(page, part.stack.name), axis: "input position" },
       scale,
     }),
     difference ? h("p", { class: "quiet exact-operator" }, `Applied to v, it differs from the layer's own output by at most ${difference}.`) : null,
