@@ -1,6 +1,7 @@
 """The arithmetic of any cell gives its number, for every kind of model."""
 
 import random
+import re
 from functools import cache
 
 import pytest
@@ -11,6 +12,7 @@ from regard.explore.arithmetic import arithmetic
 from regard.explore.matrices import tensor
 from regard.explore.session import TracedInput
 from regard.explore.steps import steps
+from regard.explore.sums import Line, fmt, norm_lines
 from regard.inside.trace import trace
 from small_models import KINDS, language, masked, translator
 
@@ -60,6 +62,8 @@ def test_the_terms_of_any_cell_sum_to_its_number(traced):
             assert content["cell"] == cell
             for line in content["lines"]:
                 if line["terms"]:
+                    shown = [line["terms"][0][kind] is not None for kind in ("of", "left", "right", "right")]
+                    assert len(line["heads"]) == 1 + sum(shown), "each column has a head"
                     total = sum(term["product"] for term in line["terms"]) + sum(
                         each["value"] for each in line["added"]
                     )
@@ -95,6 +99,27 @@ def test_terms_of_other_mixers_lead_back_to_their_input(kind):
     assert f"{part.name}.read" in {name for name, *_ in visited}
 
 
+def test_one_letter_stands_for_one_thing(traced):
+    """z for the output of a head, o and f for those of parts, ℓ for logits; the same in the step and the arithmetic."""
+    letters = {"heads": "z", "joined": "z", "logits": "ℓ", "probabilities": "p", "inner": "h", "weights": "a"}
+    for stack in traced.trace.stacks:
+        for step in steps(traced, stack.name, 0)["steps"]:
+            assert not re.search(r"√[DK]\b|written|W_out|layer scale", f"{step['formula']} {step['sentence']}")
+            figures = [figure for figure in step["figures"] if figure["draw"] != "map"]
+            if step["id"] == "next-layer" or not figures:
+                continue
+            figure, result = figures[-1], re.split(" [=←]", step["formula"])[0].split("_")[0]
+            quantity = figure["matrix"].rpartition(".")[2]
+            head = 0 if figure["heads"] else None
+            lines = arithmetic(traced, figure["matrix"], 0, 0, head=head, most=1)["lines"]
+            if quantity in letters:
+                assert lines == [] or lines[-1]["symbol"] in (letters[quantity], "ℓ′")
+            elif quantity == "wrote":
+                assert lines[-1]["symbol"] == result == ("f" if "feedforward" in figure["matrix"] else "o")
+            else:
+                assert lines[-1]["symbol"] != "z"
+
+
 @pytest.mark.parametrize(
     ("name", "cell", "message"),
     [
@@ -111,6 +136,26 @@ def test_a_cell_that_does_not_exist_is_refused_in_words(name, cell, message):
     with pytest.raises(UsageError) as refused:
         arithmetic(a_translator(), name, **cell)
     assert message in f"{refused.value.what} {refused.value.why}"
+
+
+@pytest.mark.parametrize("kind", ["translator", "translator-bahdanau", "translator-additive", "translator-rnn"])
+def test_the_decoder_of_a_translator_writes_token_by_token(kind):
+    encoder, decoder = trace(KINDS_HERE[kind]()).stacks
+    assert decoder.causal and not encoder.causal
+
+
+def test_a_letter_that_changes_has_an_arrow():
+    signs = {("x", "x + p"): "←", ("x̂", "(x − mean) · γ"): "=", ("h", "u · h_t−1"): "=", ("x", "x̂ W"): "="}
+    assert {key: Line(*key, 0.0).sign for key in signs} == signs
+
+
+@torch.no_grad()
+def test_numbers_have_thousands_separators():
+    assert [fmt(value) for value in (999.94, 999.96, 1130.4, -25_600.0)] == ["999.9", "1,000", "1,130", "(−25,600)"]
+    width = 1_500
+    line = norm_lines(torch.nn.LayerNorm(width), torch.arange(float(width)), None, 0)[0]
+    assert line.formula == "Σ_i x_i / 1,500" and line.numbers.endswith(" / 1,500")
+    assert line.to_json(1)["terms"][0]["name"] == "1,500"
 
 
 @cache
@@ -139,7 +184,8 @@ def test_terms_lead_from_cell_to_cell_back_to_the_token():
         name, head, row, column = line["terms"][0]["at"]
         values = tensor(a_translator(), name)
         number = float(values[row, column] if head is None else values[head, row, column])
-        if line["symbol"] in ("q", "x", "z"):  # not sums of exponentials
-            assert number == pytest.approx(line["terms"][0]["left"], abs=1e-5)
+        term = line["terms"][0]
+        if "mean" not in line["symbol"] and line["symbol"] != "variance":  # those are sums of squares and differences
+            assert number == pytest.approx(term["left"] if term["of"] is None else term["of"], abs=1e-5)
     assert names[-1] in ("decoder.token", "decoder.place", "encoder.token", "encoder.place")
     assert len(names) > 8

@@ -17,8 +17,20 @@ from torch import nn
 
 from regard.errors import UsageError
 from regard.explore.matrices import OF_ANSWERS, tensor
+from regard.explore.notation import activation, joined_letters, mixed_letter, read_letter, written_letter
 from regard.explore.session import TracedInput
-from regard.explore.stages import before_part, hidden, inner, joined, key_stack, last_norm, layer_of, stack_of, stream
+from regard.explore.stages import (
+    before_part,
+    hidden,
+    inner,
+    joined,
+    key_stack,
+    last_norm,
+    layer_of,
+    place_name,
+    stack_of,
+    stream,
+)
 from regard.explore.stages_of_mixers import NAMES, NUMBERED, stage
 from regard.explore.sums import (
     TERMS,
@@ -34,7 +46,7 @@ from regard.explore.sums import (
     sum_line,
     to_float64,
 )
-from regard.explore.sums_of_attention import head_vector, score
+from regard.explore.sums_of_attention import head_vector, is_additive, score
 from regard.explore.sums_of_embedding import place_lines, token_lines
 from regard.explore.sums_of_mixers import mixer_lines
 from regard.inside.readout import Gelu, Mapped, Normed, SpanReadout
@@ -93,9 +105,9 @@ def _summed(traced: TracedInput, owner: str, head: int, row: int, column: int) -
     names = ("token", "place")
     line = sum_line(
         "x",
-        "token + position",
+        "x + p",
         terms_X,
-        named=lambda index: ("token", "position")[index],
+        named=lambda index: ("x, of the token", "p, of the position")[index],
         at=lambda index: (f"{owner}.{names[index]}", None, row, column),
     )
     return [line], ""
@@ -106,7 +118,7 @@ def _embedded(traced: TracedInput, owner: str, head: int, row: int, column: int)
     if isinstance(embedding.norm, nn.Identity):
         return _summed(traced, owner, head, row, column)
     x_TD = embedding.raw_content_TD + embedding.raw_position_TD
-    return norm_lines(embedding.norm, x_TD[row], row_cells(f"{owner}.summed", row), column), ""
+    return norm_lines(embedding.norm, x_TD[row], row_cells(f"{owner}.summed", row), column, "x"), ""
 
 
 # ---------------------------------------------------------------- the residual stream
@@ -127,12 +139,12 @@ def _read(traced: TracedInput, owner: str, head: int, row: int, column: int) -> 
 def _sum(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
     before_TD = stream(traced, owner)[0]
     terms_X = torch.stack([before_TD[row, column], traced.part(owner).wrote_TD[row, column]])
-    names = (before_part(traced, owner), f"{owner}.wrote")
+    names, written = (before_part(traced, owner), f"{owner}.wrote"), written_letter(traced.part(owner))
     line = sum_line(
         "x",
-        "x + written",
+        f"x + {written}",
         terms_X,
-        named=lambda index: ("x", "written")[index],
+        named=lambda index: ("x", written)[index],
         at=lambda index: (names[index], None, row, column),
     )
     return [line], ""
@@ -143,7 +155,7 @@ def _after(traced: TracedInput, owner: str, head: int, row: int, column: int) ->
     if layer.block.pre_norm:
         return _sum(traced, owner, head, row, column)
     sum_TD = stream(traced, owner)[1]
-    return norm_lines(layer.norm_of(traced.part(owner)), sum_TD[row], row_cells(f"{owner}.sum", row), column), ""
+    return norm_lines(layer.norm_of(traced.part(owner)), sum_TD[row], row_cells(f"{owner}.sum", row), column, "x"), ""
 
 
 def _wrote(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
@@ -152,15 +164,16 @@ def _wrote(traced: TracedInput, owner: str, head: int, row: int, column: int) ->
     scale = None if part.scale_D is None else float(part.scale_D[column])
     if hasattr(module, "activate"):
         layer, x_X, at = module.contract, inner(part)[row], row_cells(f"{owner}.inner", row)
+        letters = ("h", "W_2", "b_2")
     elif isinstance(module, Attention | WindowAttention | AdditiveAttention):
         layer, x_X, at = module.to_out, joined(traced, part)[row], row_cells(f"{owner}.joined", row)
+        letters = (joined_letters(part), "W_O", "b_O")
     else:
         last = "states" if isinstance(module, Recurrent) else "mixed"
         layer, x_X, at = module.to_out, stage(traced, owner, last)[row], row_cells(f"{owner}.{last}", row)
+        letters = (mixed_letter(part), "W_O", "b_O")
     bias = None if layer.bias is None else layer.bias[column]
-    formula = "Σ_i y_i W_i + b" if bias is not None else "Σ_i y_i W_i"
-    formula = formula if scale is None else f"({formula}) · layer scale"
-    return [linear_line("z", formula, x_X, layer.weight[column], bias, at, scale)], ""
+    return [linear_line(written_letter(part), "", x_X, layer.weight[column], bias, at, scale, letters)], ""
 
 
 def _mixer_stage(quantity: str) -> Derive:
@@ -170,21 +183,20 @@ def _mixer_stage(quantity: str) -> Derive:
 def _inner(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
     part = traced.part(owner)
     module = part.module
-    at = row_cells(f"{owner}.read", row)
+    at, x = row_cells(f"{owner}.read", row), read_letter(layer_of(traced, owner))
 
-    def expanded(symbol: str, number: int) -> Line:
+    def expanded(symbol: str, number: int, w: str, b: str) -> Line:
         bias = None if module.expand.bias is None else module.expand.bias[number]
-        formula = "Σ_d x_d W_d + b" if bias is not None else "Σ_d x_d W_d"
-        return linear_line(symbol, formula, part.read_TD[row], module.expand.weight[number], bias, at)
+        return linear_line(symbol, "", part.read_TD[row], module.expand.weight[number], bias, at, letters=(x, w, b))
 
-    gate = expanded("gate" if module.gated else "z", column)
-    name = module.activation_name
-    active = float(module.activation(torch.tensor(gate.value, dtype=torch.float64)))
+    before = expanded("y", column, "W_1", "b_1")
+    name = activation(module)
+    active = float(module.activation(torch.tensor(before.value, dtype=torch.float64)))
     if not module.gated:
-        return [gate, Line("y", f"{name}(z)", active, numbers=fmt_call(name, gate.value))], ""
-    value = expanded("z", column + module.expand.out_features // 2)
-    numbers = f"{fmt_call(name, gate.value)} · {fmt(value.value)}"
-    return [gate, value, Line("y", f"{name}(gate) · z", active * value.value, numbers=numbers)], ""
+        return [before, Line("h", f"{name}(y)", active, numbers=fmt_call(name, before.value))], ""
+    value = expanded("y′", column + module.expand.out_features // 2, "V", "c")
+    numbers = f"{fmt_call(name, before.value)} · {fmt(value.value)}"
+    return [before, value, Line("h", f"{name}(y) · y′", active * value.value, numbers=numbers)], ""
 
 
 # ---------------------------------------------------------------- attention
@@ -196,24 +208,29 @@ def _head_vector(quantity: str) -> Derive:
 
 def _weights(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
     scores_S = traced.attention(owner).scores_BHTS[0, head, row]
-    pieces = key_stack(traced.trace, traced.part(owner)).stack.pieces
+    keys = key_stack(traced.trace, traced.part(owner))
     lines = softmax_lines(
-        scores_S, column, lambda index: pieces[index], lambda index: (f"{owner}.scores", head, row, index)
+        scores_S,
+        column,
+        lambda index: place_name(keys, index),
+        lambda index: (f"{owner}.scores", head, row, index),
+        ("a", "e" if is_additive(traced.part(owner)) else "s"),
     )
     return lines, "" if bool(scores_S[column].isfinite()) else "It is masked: exp(−∞) is 0."
 
 
 def _heads(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
     attention = traced.attention(owner)
-    pieces = key_stack(traced.trace, traced.part(owner)).stack.pieces
+    keys = key_stack(traced.trace, traced.part(owner))
     line = sum_line(
         "z",
         "Σ_j a_j v_j",
         attention.weights_BHTS[0, head, row],
         attention.values_BHSV[0, head, :, column],
-        named=lambda index: pieces[index],
+        named=lambda index: place_name(keys, index),
         at=lambda index: (f"{owner}.weights", head, row, index),
         right_at=lambda index: (f"{owner}.values", head, index, column),
+        heads=("j", "a_j", "v_j", "product"),
     )
     return [line], ""
 
@@ -222,7 +239,7 @@ def _joined(traced: TracedInput, owner: str, head: int, row: int, column: int) -
     width = traced.attention(owner).heads_BHTV.shape[-1]
     number, channel = divmod(column, width)
     lines, note = _heads(traced, owner, number, row, channel)
-    concatenated = f"Number {channel + 1} of head {number + 1}: the heads' outputs are concatenated."
+    concatenated = f"Component {channel + 1:,} of head {number + 1}: the outputs of the heads are concatenated."
     return lines, f"{concatenated} {note}".strip()
 
 
@@ -235,7 +252,7 @@ def _out(traced: TracedInput, owner: str, head: int, row: int, column: int) -> D
     at = f"{last.parts[-1].name}.after"
     if isinstance(norm, nn.Identity):
         return _derivation(traced, at, row, column)
-    return norm_lines(norm, last.after_TD[row], row_cells(at, row), column), ""
+    return norm_lines(norm, last.after_TD[row], row_cells(at, row), column, "x"), ""
 
 
 def _hidden(traced: TracedInput, owner: str, head: int, row: int, column: int) -> Derivation:
@@ -246,13 +263,13 @@ def _hidden(traced: TracedInput, owner: str, head: int, row: int, column: int) -
         return _pooled(traced, row, column)
     x_D, step, at = hidden(traced)[number - 1][row], readout.steps[number - 1], row_cells(f"{number - 1}.hidden", row)
     if isinstance(step, Normed):
-        return norm_lines(step.norm, x_D, at, column), ""
+        return norm_lines(step.norm, x_D, at, column, "x"), ""
     if isinstance(step, Mapped):
         bias = None if step.layer.bias is None else step.layer.bias[column]
-        return [linear_line("z", "Σ_d x_d W_d + b", x_D, step.layer.weight[column], bias, at)], ""
+        return [linear_line("x", "", x_D, step.layer.weight[column], bias, at)], ""
     assert isinstance(step, Gelu)
     x = float(x_D[column])
-    return [Line("y", "gelu(x)", float(step(to_float64(x_D))[column]), numbers=fmt_call("gelu", x))], ""
+    return [Line("x", "gelu(x)", float(step(to_float64(x_D))[column]), numbers=fmt_call("gelu", x))], ""
 
 
 def _pooled(traced: TracedInput, row: int, column: int) -> Derivation:
@@ -270,13 +287,14 @@ def _pooled(traced: TracedInput, row: int, column: int) -> Derivation:
     channel, first = column % width, readout.before
     count = len(x_TD) - first
     line = sum_line(
-        "mean",
-        "Σ_t x_t / T",
+        "x",
+        f"Σ_t x_t / {count:,}",
         x_TD[first:, channel],
-        named=lambda index: last.stack.pieces[first + index],
+        named=lambda index: place_name(last, first + index),
         at=lambda index: (name, None, first + index, channel),
         then=lambda total: total / count,
-        numbers=lambda total: f"{fmt(total)} / {count}",
+        numbers=lambda total: f"{fmt(total)} / {count:,}",
+        heads=("position t", "x_t"),
     )
     return [line], ""
 
@@ -289,26 +307,27 @@ def _logits(traced: TracedInput, owner: str, head: int, row: int, column: int) -
     vectors = hidden(traced)
     spans = isinstance(readout, SpanReadout)  # every position is a candidate, and each answer has its own output vector
     position, word = (column, row) if spans else (row, column)
-    h_D, weight_WD, bias_W = vectors[-1][position], readout.head.weight, readout.head.bias
+    weight_WD, bias_W = readout.head.weight, readout.head.bias
     bias = None if bias_W is None else bias_W[word]
     cap = float(getattr(readout.head, "cap", 0.0))
-    formula = "Σ_d h_d W_d + b" if bias is not None else "Σ_d h_d W_d"
-    lines = [linear_line("z", formula, h_D, weight_WD[word], bias, row_cells(f"{len(vectors) - 1}.hidden", position))]
+    at = row_cells(f"{len(vectors) - 1}.hidden", position)
+    lines = [linear_line("ℓ", "", vectors[-1][position], weight_WD[word], bias, at)]
     if cap:
-        z = lines[0].value
-        numbers = f"{fmt(cap)} · tanh({fmt(z)} / {fmt(cap)})"
-        lines.append(Line("z", "c · tanh(z / c)", cap * math.tanh(z / cap), numbers=numbers))
+        logit = lines[0].value
+        numbers = f"{fmt(cap)} · tanh({fmt(logit)} / {fmt(cap)})"
+        capped = cap * math.tanh(logit / cap)
+        lines.append(Line("ℓ", "c · tanh(ℓ / c)", capped, numbers=numbers, where=f"c = {fmt(cap)}"))
     return _with_copying(lines, float(traced.trace.logits_AW[row, column]))
 
 
 def _with_copying(lines: list[Line], logit: float) -> Derivation:
     """The last step of the logit of a word that can be copied from the source."""
-    z = lines[-1].value
-    if abs(logit - z) < 1e-4 * max(1.0, abs(z)):
+    own = lines[-1].value
+    if abs(logit - own) < 1e-4 * max(1.0, abs(own)):
         return lines, ""
-    copied = logit + math.log(-math.expm1(z - logit))
-    value = float(torch.logaddexp(*torch.tensor([z, copied]).double()))
-    line = Line("z′", "ln(exp z + Σ_j exp c_j)", value, numbers=f"ln(exp {fmt(z)} + exp {fmt(copied)})")
+    copied = logit + math.log(-math.expm1(own - logit))
+    value = float(torch.logaddexp(*torch.tensor([own, copied]).double()))
+    line = Line("ℓ′", "ln(exp ℓ + Σ_j exp c_j)", value, numbers=f"ln(exp {fmt(own)} + exp {fmt(copied)})")
     return [*lines, line], "The word also occurs in the source and can be copied from there."
 
 
@@ -317,7 +336,7 @@ def _probabilities(traced: TracedInput, owner: str, head: int, row: int, column:
     logits_W, name_of = subject.softmax_logits(traced.trace.logits_AW[row], row), subject.name_of
     if subject.independent:
         return [sigmoid_line(logits_W, column, ("logits", None, row, column))], ""
-    return softmax_lines(logits_W, column, name_of, lambda index: ("logits", None, row, index), ("p", "z")), ""
+    return softmax_lines(logits_W, column, name_of, lambda index: ("logits", None, row, index), ("p", "ℓ")), ""
 
 
 # ---------------------------------------------------------------- helpers

@@ -86,6 +86,7 @@ def _stack(stack: StackTrace, number: int, traced: TracedInput) -> dict[str, Any
         "tokens": tokens[number] if tokens is not None else None,
         "grid": stack.stack.grid,
         "before": stack.stack.before,
+        "causal": stack.causal,
         "width": int(stack.layers[0].before_TD.shape[-1]),
         "layers": [_layer(layer, traced.trace) for layer in stack.layers],
     }

@@ -47,6 +47,16 @@ def key_stack(trace: Trace, part: PartTrace) -> StackTrace:
     return trace.stacks[own - 1 if part.cross else own]
 
 
+def place_name(stack: StackTrace, position: int) -> str:
+    """The piece at a position; of an image "row 3, column 1", and the colour of a pixel before it."""
+    piece, grid, cell = stack.stack.pieces[position], stack.stack.grid, position - stack.stack.before
+    if grid is None or cell < 0:
+        return piece
+    row, column = divmod(cell, grid[1])
+    place = f"row {row + 1}, column {column + 1}"
+    return f"{piece}, {place}" if piece.startswith("#") else place
+
+
 def layer_of(traced: TracedInput, part: str) -> LayerTrace:
     """The layer that a part belongs to: of "encoder.0.mixer", "encoder.0"."""
     traced.part(part)

@@ -17,7 +17,7 @@ class Figure:
     sign: str = ""  # before it: "+", "=", "→"
     heads: bool = False  # one per head
     rows: str = ""  # the stack whose positions are its rows; "": answers
-    columns: str = ""  # the stack whose positions are its columns; "": the numbers of a vector
+    columns: str = ""  # the stack whose positions are its columns; "": the components of a vector
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,4 @@ class Step:
     sentence: str
     formula: str
     figures: list[Figure] = field(default_factory=list)
+    legend: str = ""  # what the letters of the formula mean that the sentence does not name

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.explore.notation import root
 from regard.explore.session import TracedInput
+from regard.explore.stages import place_name
 from regard.explore.sums import Derivation, Line, fmt, linear_line, norm_lines, sum_line
 from regard.inside.parts import StackTrace
 from regard.layers.embedding import Embedding
@@ -20,17 +22,19 @@ from regard.models.swin import PatchMerging
 
 
 def token_lines(traced: TracedInput, stack: StackTrace, row: int, column: int) -> Derivation:
-    """A number of the vector of a token or a patch."""
+    """A component of the vector of a token or a patch."""
     embed, embedding = stack.stack.embed, stack.embedding
     if isinstance(embed, Embedding):
         token = int(embedding.input[row])
         scaled = embed.scale != 1
         line = sum_line(
             "x",
-            "√D · E[token]_d" if scaled else "E[token]_d",
+            "√d_model · E[token]" if scaled else "E[token]",
             embed.table.weight[token, column][None],
             torch.tensor([embed.scale]) if scaled else None,
-            named=lambda _: f"row {token} of the matrix",
+            named=lambda _: f"row {token:,} of the matrix",
+            heads=("term", "E[token]", "√d_model", "product"),
+            where=root("d_model", embed.table.weight.shape[1]) if scaled else "",
         )
         return [line], ""
     if isinstance(embed, PatchEmbedding):
@@ -59,7 +63,16 @@ def _patch(convolution: Any, image_CHW: Tensor, patch: int, column: int) -> Deri
 
     bias = None if convolution.bias is None else convolution.bias[column]
     return [
-        linear_line("x", "Σ pixel · W + b", pixels_CPP.flatten(), weight_CPP.flatten(), bias, None, named=named)
+        linear_line(
+            "x",
+            f"Σ_i pixel_i W_i{'' if bias is None else ' + b'}",
+            pixels_CPP.flatten(),
+            weight_CPP.flatten(),
+            bias,
+            None,
+            named=named,
+            heads=("i", "pixel_i", "W_i", "product"),
+        )
     ], ""
 
 
@@ -83,12 +96,13 @@ def _merged(traced: TracedInput, stack: StackTrace, merge: PatchMerging, row: in
     weight_D = merge.reduce.weight[column]
     largest = int((normed_D * weight_D).abs().argmax())
     lines = [] if isinstance(merge.norm, nn.Identity) else norm_lines(merge.norm, four_D, None, largest)
-    lines.append(linear_line("x", "Σ_d y_d W_d", normed_D, weight_D, None, None))
-    return lines, f"y: four neighbours concatenated and normalised; the first lines compute number {largest + 1} of it."
+    lines.append(linear_line("x", "", normed_D, weight_D, None, None, letters=("x̂", "W", "b")))
+    about = "x̂: four neighbours concatenated and normalised; the first lines compute its component"
+    return lines, f"{about} {largest + 1:,}."
 
 
 def place_lines(stack: StackTrace, row: int, column: int) -> Derivation:
-    """A number of the vector of a position."""
+    """A component of the vector of a position."""
     embed: Any = stack.stack.embed
     code = float(stack.embedding.raw_position_TD[row, column])
     if isinstance(embed, PatchEmbedding) and row < embed.before:
@@ -99,17 +113,22 @@ def place_lines(stack: StackTrace, row: int, column: int) -> Derivation:
         return [_wave(positions, position, column)], ""
     if isinstance(positions, Learned):
         entry = positions.table.weight[position, column]
-        return [sum_line("p", "P[position]_d", entry[None], named=lambda _: f"row {position} of the table")], ""
+        return [sum_line("p", "P[position]", entry[None], named=lambda _: f"row {position:,} of the table")], ""
     if isinstance(positions, Index):
         weight = positions.direction_D[column]
         line = sum_line(
-            "p", "position / 100 · w_d", weight[None], torch.tensor([position / 100]), named=lambda _: "w_d"
+            "p",
+            "position / 100 · w",
+            weight[None],
+            torch.tensor([position / 100]),
+            named=lambda _: f"position {position:,}",
+            heads=("term", "w", "position / 100", "product"),
         )
         return [line], ""
     if getattr(embed, "positions_RSD", None) is not None:
         entry = embed.positions_RSD.flatten(0, 1)[position, column]
-        name = stack.stack.pieces[row]
-        return [sum_line("p", "P[row, column]_d", entry[None], named=lambda _: f"the table at {name}")], ""
+        name = place_name(stack, row)
+        return [sum_line("p", "P[row, column]", entry[None], named=lambda _: f"the table at {name}")], ""
     return [Line("p", "encoding of this position", code)], "" if code else "Nothing is added here."
 
 
@@ -122,5 +141,6 @@ def _wave(positions: Any, position: int, column: int) -> Line:
         pair, kind = column % half, "cos" if column >= half else "sin"
     angle = position * frequencies(positions.width)[pair]
     value = float(angle.cos() if kind == "cos" else angle.sin())
-    numbers = f"{kind}({position} / 10000^({2 * pair}/{positions.width})) = {kind}({fmt(float(angle))})"
-    return Line("p", f"{kind}(position / 10000^(2i/D))", value, numbers=numbers)
+    numbers = f"{kind}({position:,} / 10,000^({2 * pair:,}/{positions.width:,})) = {kind}({fmt(float(angle))})"
+    where = f"i = {pair:,} · d_model = {positions.width:,}"
+    return Line("p", f"{kind}(position / 10,000^(2i/d_model))", value, numbers=numbers, where=where)

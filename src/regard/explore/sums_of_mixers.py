@@ -1,8 +1,8 @@
 """The arithmetic of Hyena and of recurrent cells, number by number.
 
-    Hyena     c = x W_in + b        streams: Σ w c over three neighbours        z ← x ⊙ z        z ← Σ_s h_t−s z_s + D z
+    Hyena     c = x W_in + b        streams: Σ w c over three neighbours        u ← g ⊙ u        u ← Σ_s w_t−s u_s + d u
     RNN       h = tanh(a)           a = W x + b + U h_t−1 + b
-    GRU       h = (1 − z) n + z h_t−1        n = tanh(W x + b + r (U h_t−1 + b))        r, z = σ(a)
+    GRU       h = (1 − u) n + u h_t−1        n = tanh(W x + b + r (U h_t−1 + b))        r, u = σ(a)
     LSTM      h = o tanh(c)         c = f c_t−1 + i g        i, f, o = σ(a), g = tanh(a)
 
 Shapes: T positions · D model width · X width of a cell's input
@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.explore.notation import read_letter
 from regard.explore.session import TracedInput
-from regard.explore.stages import stack_with
+from regard.explore.stages import layer_of, place_name, stack_with
 from regard.explore.stages_of_mixers import stages as stages_of
 from regard.explore.sums import Cell, Line, fmt, fmt_call, linear_line, row_cells, sum_line, to_float64
 from regard.inside.formulas import INITIAL, Stages
@@ -51,7 +52,8 @@ def _hyena(traced: TracedInput, part: PartTrace, stages: Stages, quantity: str, 
         bias = None if hyena.to_streams.bias is None else hyena.to_streams.bias[column]
         weight_D = hyena.to_streams.weight[column]
         at = row_cells(f"{owner}.read", row)
-        return [linear_line("c", "Σ_d x_d W_d + b", part.read_TD[row], weight_D, bias, at)]
+        letters = (read_letter(layer_of(traced, owner)), "W_in", "b_in")
+        return [linear_line("c", "", part.read_TD[row], weight_D, bias, at, letters=letters)]
     if quantity == "streams":
         return [_short_convolution(traced, part, stages, row, column)]
     number = hyena.order if quantity == "mixed" else int(quantity[-1])
@@ -60,12 +62,14 @@ def _hyena(traced: TracedInput, part: PartTrace, stages: Stages, quantity: str, 
     if quantity.startswith("convolved"):
         return [_long_convolution(traced, part, z_T, stream, number, row, column)]
     gate = float(stages["streams"][row, number * hyena.width + column])
+    before = "v" if stream == "streams" else "u"
     line = sum_line(
-        "z",
-        f"x_{number} · z",
+        "y" if quantity == "mixed" else "u",
+        f"g_{number} · {before}",
         z_T[row : row + 1],
         torch.tensor([gate]),
         named=lambda _: f"gate {number}",
+        heads=("term", before, f"g_{number}", "product"),
         at=lambda _: (f"{owner}.{stream}", None, row, column),
         right_at=lambda _: (f"{owner}.streams", None, row, number * hyena.width + column),
     )
@@ -88,13 +92,14 @@ def _short_convolution(traced: TracedInput, part: PartTrace, stages: Stages, row
     positions = [position for position in range(first, first + SHORT) if 0 <= position < len(part.read_TD)]
     weights_S = convolution.weight_C1S[column, 0][[position - first for position in positions]]
     return sum_line(
-        "c′",
-        "Σ_s w_s c_s + b",
+        "c",
+        "Σ_s w_s c_t+s + b",
         stages["projected"][positions, column],
         weights_S,
         [("b", float(convolution.bias_C[column]))],
         named=lambda index: _piece(traced, part, positions[index]),
         at=lambda index: (f"{part.name}.projected", None, positions[index], column),
+        heads=("t + s", "c_t+s", "w_s", "product"),
     )
 
 
@@ -104,15 +109,17 @@ def _long_convolution(
     hyena: Hyena = part.module
     taps_T = hyena.toeplitz(len(z_T), column, number - 1)[row]
     positions = [position for position in range(len(z_T)) if position <= row or hyena.filter_ahead is not None]
-    skip = [] if hyena.skips is None else [("D · z", float(hyena.skips[number - 1][column] * z_T[row]))]
+    before = "v" if stage == "streams" else "u"
+    skip = [] if hyena.skips is None else [(f"d · {before}_t", float(hyena.skips[number - 1][column] * z_T[row]))]
     return sum_line(
-        "z",
-        "Σ_s h_t−s z_s" + (" + D z_t" if skip else ""),
+        "u",
+        f"Σ_s w_t−s {before}_s" + (f" + d {before}_t" if skip else ""),
         z_T[positions],
         taps_T[positions],
         skip,
         named=lambda index: _piece(traced, part, positions[index]),
         at=lambda index: (f"{part.name}.{stage}", None, positions[index], column),
+        heads=("s", f"{before}_s", "w_t−s", "product"),
     )
 
 
@@ -129,31 +136,39 @@ class Gates:
     width: int
     at: Callable[[int], Cell | None]  # the cells of its input
     state_at: Callable[[int], Cell | None]
+    x: str  # the letter of its input
+    h: str  # of its states
 
     def weights(self, gate: int, number: int) -> tuple[Tensor, Tensor, float, float]:
-        """Of one number of a gate: W and U, and a bias of each."""
+        """Of one component of a gate: W and U, and a bias of each."""
         row = gate * self.width + number
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         w_GX, u_GD, b_G, c_G = (_weight(self.cell, name) for name in names)
         return w_GX[row], u_GD[row], float(b_G[row]), float(c_G[row])
 
-    def line(
-        self, symbol: str, formula: str, gate: int, number: int, then: Callable[[float], float], name: str
-    ) -> Line:
+    def line(self, symbol: str, gate: int, number: int, then: Callable[[float], float], name: str) -> Line:
         """then(W x + b + U h + b)"""
         w_X, u_D, b, c = self.weights(gate, number)
+        of_gate = "" if symbol == self.h else f"_{symbol}"
         return sum_line(
             symbol,
-            formula,
+            f"{name}(W{of_gate} {self.x} + U{of_gate} {self.h}_t−1 + b{of_gate})",
             torch.cat([self.x_X, self.h_D]),
             torch.cat([w_X, u_D]),
-            [("b", b + c)],
-            named=lambda index: f"x {index + 1}" if index < len(w_X) else f"h {index - len(w_X) + 1}",
+            [(f"b{of_gate}", b + c)],
+            named=lambda index: (
+                self.named(index, self.x) if index < len(w_X) else self.named(index - len(w_X), f"{self.h}_t−1")
+            ),
             at=lambda index: self.at(index) if index < len(w_X) else self.state_at(index - len(w_X)),
             then=then,
             numbers=lambda total: fmt_call(name, total),
             brief=True,
+            heads=("component", "value", "weight", "product"),
         )
+
+    @staticmethod
+    def named(index: int, letter: str) -> str:
+        return f"{index + 1:,} of {letter}"
 
 
 def _recurrent(
@@ -177,10 +192,12 @@ def _recurrent(
     def state_at(index: int) -> Cell | None:
         return (f"{part.name}.states", None, previous, columns.start + index) if has_previous else None
 
-    gates = Gates(to_float64(x_X), state("states"), cell, width, at, state_at)
+    x = read_letter(layer_of(traced, part.name))
+    letters = (f"[{x}; z]", "s") if searches else (x, "h")
+    gates = Gates(to_float64(x_X), state("states"), cell, width, at, state_at, *letters)
     kind = type(cell).__name__.removesuffix("Cell")
     if kind == "RNN":
-        return [gates.line("h", "tanh(W x + U h_t−1 + b)", 0, number, math.tanh, "tanh")]
+        return [gates.line(gates.h, 0, number, math.tanh, "tanh")]
     if kind == "GRU":
         return _gru(gates, number)
     lines = _lstm(gates, number, float(state("memories")[number]))
@@ -202,37 +219,45 @@ def _cell_input(traced: TracedInput, part: PartTrace, row: int) -> tuple[Tensor,
 
 
 def _gru(gates: Gates, number: int) -> list[Line]:
-    reset = gates.line("r", "σ(W_r x + U_r h_t−1 + b)", 0, number, _sigmoid, "σ")
-    update = gates.line("z", "σ(W_z x + U_z h_t−1 + b)", 1, number, _sigmoid, "σ")
+    reset = gates.line("r", 0, number, _sigmoid, "σ")
+    update = gates.line("u", 1, number, _sigmoid, "σ")
     w_X, u_D, b, c = gates.weights(2, number)
-    past = sum_line("u", "U_n h_t−1 + b", gates.h_D, u_D, [("b", c)], named=lambda d: f"h {d + 1}", at=gates.state_at)
+    x, h = gates.x, gates.h
+    past = sum_line(
+        "c",
+        f"U_n {h}_t−1 + b_U",
+        gates.h_D,
+        u_D,
+        [("b_U", c)],
+        at=gates.state_at,
+        heads=("i", f"{h}_i", "U_i", "product"),
+    )
     new = sum_line(
         "n",
-        "tanh(W_n x + b + r · u)",
+        f"tanh(W_n {x} + b_n + r · c)",
         gates.x_X,
         w_X,
-        [("b", b), ("r · u", reset.value * past.value)],
-        named=lambda d: f"x {d + 1}",
+        [("b_n", b), ("r · c", reset.value * past.value)],
         at=gates.at,
         then=math.tanh,
         numbers=lambda total: fmt_call("tanh", total),
+        heads=("i", f"{x}_i", "W_i", "product"),
     )
     previous = float(gates.h_D[number])
     state = (1 - update.value) * new.value + update.value * previous
     numbers = f"(1 − {fmt(update.value)}) · {fmt(new.value)} + {fmt(update.value)} · {fmt(previous)}"
-    return [reset, update, past, new, Line("h", "(1 − z) · n + z · h_t−1", state, numbers=numbers)]
+    return [reset, update, past, new, Line(h, f"(1 − u) · n + u · {h}_t−1", state, numbers=numbers)]
 
 
 def _lstm(gates: Gates, number: int, previous: float) -> list[Line]:
     functions = (("i", _sigmoid, "σ"), ("f", _sigmoid, "σ"), ("g", math.tanh, "tanh"), ("o", _sigmoid, "σ"))
     lines = [
-        gates.line(symbol, f"{name}(W_{symbol} x + U_{symbol} h_t−1 + b)", gate, number, function, name)
-        for gate, (symbol, function, name) in enumerate(functions)
+        gates.line(symbol, gate, number, function, name) for gate, (symbol, function, name) in enumerate(functions)
     ]
     i, f, g, o = (line.value for line in lines)
     c = f * previous + i * g
     memory = Line("c", "f · c_t−1 + i · g", c, numbers=f"{fmt(f)} · {fmt(previous)} + {fmt(i)} · {fmt(g)}")
-    state = Line("h", "o · tanh(c)", o * math.tanh(c), numbers=f"{fmt(o)} · {fmt_call('tanh', c)}")
+    state = Line(gates.h, "o · tanh(c)", o * math.tanh(c), numbers=f"{fmt(o)} · {fmt_call('tanh', c)}")
     return [*lines, memory, state]
 
 
@@ -250,7 +275,7 @@ def _sigmoid(z: float) -> float:
 
 
 def _pair(traced: TracedInput, part: PartTrace, stages: Stages, row: int, column: int) -> Line:
-    """One number of [s; x; c] W."""
+    """One component of [s; x; z] W."""
     layer, owner = part.module.to_pairs, part.name
     x_X, input_at = _cell_input(traced, part, row)
     states_D = stages["states"][row]
@@ -259,20 +284,22 @@ def _pair(traced: TracedInput, part: PartTrace, stages: Stages, row: int, column
     def at(index: int) -> Cell | None:
         return (f"{owner}.states", None, row, index) if index < width else input_at(index - width)
 
+    x = read_letter(layer_of(traced, owner))
+    letters = (f"[s; {x}; z]", "W", "b")
     return linear_line(
-        "t", "[s; x; c] · W + b", torch.cat([states_D, x_X]), layer.weight[column], layer.bias[column], at
+        "y′", "", torch.cat([states_D, x_X]), layer.weight[column], layer.bias[column], at, letters=letters
     )
 
 
 def _maxout(owner: str, pairs_X: Tensor, row: int, column: int) -> Line:
-    """The larger number of a pair."""
+    """The larger component of a pair."""
     pair = pairs_X[2 * column : 2 * column + 2]
     larger = 2 * column + int(pair.argmax())
     return sum_line(
-        "t",
-        f"max({fmt(float(pair[0]))}, {fmt(float(pair[1]))})",
+        "y",
+        f"max({', '.join(fmt(float(each)).strip('()') for each in pair)})",
         pairs_X[larger : larger + 1],
-        named=lambda _: f"number {larger + 1} of the pairs",
+        named=lambda _: f"component {larger + 1:,} of the pairs",
         at=lambda _: (f"{owner}.pairs", None, row, larger),
     )
 
@@ -286,8 +313,8 @@ def search_query(traced: TracedInput, part: PartTrace, row: int, column: int) ->
     def at(index: int) -> Cell | None:
         return (f"{part.name}.states", None, row - 1, index) if row else None
 
-    return linear_line("q", "Σ_d s_d W_d + b", state_D, layer.weight[column], bias, at)
+    return linear_line("q", "", state_D, layer.weight[column], bias, at, letters=("s_t−1", "W_Q", "b_Q"))
 
 
 def _piece(traced: TracedInput, part: PartTrace, position: int) -> str:
-    return stack_with(traced.trace, part).stack.pieces[position]
+    return place_name(stack_with(traced.trace, part), position)

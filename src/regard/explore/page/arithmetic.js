@@ -2,6 +2,8 @@
 
 import { row as rowOf } from "regard/arrays.js";
 import { button, h, number, problem, visible } from "regard/dom.js";
+import { pieceAt, whole } from "regard/names.js";
+import { swatch } from "regard/tokens.js";
 
 const MOST = 10; // terms of a sum, the default of the question
 
@@ -20,7 +22,7 @@ export function arithmeticPanel(page, { describe, onopen }) {
       const arithmetic = await arithmeticOf(page, cell, most);
       const title = describe(cell);
       content = [...sections(page, arithmetic, title, { open: follow, showAll: () => show(cell, 100000) })];
-      page.say(`${title}: ${number(arithmetic.cell, 4)}`);
+      page.say(`${title}: ${exact(arithmetic.cell, 4)}`);
     } catch (error) {
       content = [h("h3", {}, describe(cell)), problem(error)];
       if (!error.what) console.error(error);
@@ -61,7 +63,7 @@ export async function arithmeticOf(page, [name, head, row, column], most = null)
 
 function* sections(page, { cell, word, lines, note }, title, { open, showAll }) {
   yield h("h3", {}, title, word ? `: “${visible(word)}”` : "");
-  yield h("p", { class: "cell-value" }, "= ", h("strong", { class: "the-number" }, number(cell ?? -Infinity, 5)));
+  yield h("p", { class: "cell-value" }, "= ", h("strong", { class: "the-number" }, exact(cell ?? -Infinity, 5)));
   // Sums are more exact here than in the model: a value that differs by rounding only is shown with the model's digits.
   const rounding = 2e-5 * Math.max(1, Math.abs(cell));
   const isCell = (value) => cell !== null && value !== null && Math.abs(value - cell) < rounding;
@@ -69,7 +71,8 @@ function* sections(page, { cell, word, lines, note }, title, { open, showAll }) 
   let hidden = false;
   for (const line of lines) {
     if (line.terms.length < line.count) hidden = true;
-    yield h("p", { class: "formula" }, line.symbol, " = ", formula(line.formula));
+    const where = line.where ? h("span", { class: "where" }, formula(line.where)) : null;
+    yield h("p", { class: "formula" }, line.symbol, ` ${line.sign} `, formula(line.formula), where);
     if (line.count) yield termsOf({ ...line, sum: asCell(line.sum) }, open);
     if (line.numbers || !line.count) {
       const numbers = line.numbers ? `${line.numbers} = ` : "";
@@ -81,25 +84,35 @@ function* sections(page, { cell, word, lines, note }, title, { open, showAll }) 
 }
 
 function result(value) {
-  return h("strong", {}, number(value ?? -Infinity, 5));
+  return h("strong", {}, exact(value ?? -Infinity, 5));
+}
+
+// A number with thousands separators.
+function exact(value, digits) {
+  return number(value, digits).replace(/\d{4,}(?=\.)/, (whole) => Number(whole).toLocaleString("en"));
 }
 
 function termsOf(line, open) {
-  const cell = (value, at = null) => h("td", { class: "number" }, at ? link(value, at) : number(value, 4));
-  const link = (value, at) => button(number(value, 4), () => open(at), { class: "term", title: "How this was computed" });
-  const products = line.terms.some((term) => term.right !== null); // else the terms are single numbers
+  const cell = (value, at = null) => h("td", { class: "number" }, at ? link(value, at) : exact(value, 4));
+  const link = (value, at) => button(exact(value, 4), () => open(at), { class: "term", title: "How this was computed" });
+  const products = line.terms.some((term) => term.right !== null); // else the terms are single numbers,
+  const functions = line.terms.some((term) => term.of !== null); // or functions of single numbers
   const rows = line.terms.map((term) => {
-    const name = visible(term.name);
+    const name = h("th", { scope: "row" }, swatch(term.name), visible(term.name));
+    if (functions) return h("tr", {}, name, cell(term.of, term.at), cell(term.left));
     const right = products && [h("td", {}, "·"), cell(term.right, term.right_at), h("td", {}, "="), cell(term.product)];
-    return h("tr", {}, h("th", { scope: "row" }, name), cell(term.left, term.at), right || null);
+    return h("tr", {}, name, cell(term.left, term.at), right || null);
   });
   const total = (name, value, strong = false) =>
     h(
       "tr",
       { class: strong ? "total" : null },
-      h("th", { scope: "row", colspan: products ? 5 : 1 }, name),
-      h("td", { class: "number" }, strong ? h("strong", {}, number(value, 5)) : number(value, 4)),
+      h("th", { scope: "row", colspan: products ? 5 : functions ? 2 : 1 }, formula(name)),
+      h("td", { class: "number" }, strong ? h("strong", {}, exact(value, 5)) : exact(value, 4)),
     );
+  const [names, ...columns] = line.heads.map((name, i) => h("th", { scope: "col", class: i ? "number" : null }, formula(name)));
+  const sign = () => h("td", {});
+  const heads = products ? [names, columns[0], sign(), columns[1], sign(), columns[2]] : [names, columns];
   const rest = line.count - line.terms.length;
   return h(
     "div",
@@ -107,12 +120,13 @@ function termsOf(line, open) {
     h(
       "table",
       { class: "terms" },
-      h("caption", {}, `${line.count} ${line.count === 1 ? "term" : "terms"}${line.count > 1 ? ", the largest first" : ""}`),
+      h("caption", {}, `${whole(line.count)} ${line.count === 1 ? "term" : "terms"}${line.count > 1 ? ", the largest first" : ""}`),
+      h("thead", {}, h("tr", {}, heads)),
       h(
         "tbody",
         {},
         rows,
-        rest ? total(`${rest} more`, line.rest) : null,
+        rest ? total(`${whole(rest)} more`, line.rest) : null,
         line.added.map(({ name, value }) => total(`+ ${name}`, value)),
         total("sum", line.sum, true),
       ),
@@ -120,9 +134,9 @@ function termsOf(line, open) {
   );
 }
 
-// A formula with subscripts: of "x_d", d; of "h_t−1" and "h_t−s", the whole difference.
+// A formula with subscripts: of "x_i", i; of "W_Q,i", both; of "h_t−1", "c_t+s" and "s_t−1,i", the whole difference.
 export function formula(text) {
-  const pieces = text.split(/(_[A-Za-z0-9,]+(?:[−+](?:1|s)(?![A-Za-z0-9]))?)/);
+  const pieces = text.split(/(_[A-Za-z0-9]+(?:,[A-Za-z0-9]+)*(?:[−+](?:1|s)(?![A-Za-z0-9])(?:,i)?)?)/);
   return pieces.map((piece, i) => (i % 2 ? h("sub", {}, piece.slice(1)) : piece));
 }
 
@@ -144,9 +158,11 @@ async function fromRecording(page, name, head, row, column, most) {
     const score = s.values[row * s.head.shape.at(-1) + column];
     const at = (i) => [`${owner}.queries`, head, row, i];
     const keyAt = (i) => [`${owner}.keys`, head, column, i];
-    const line = sum("s", "Σ_i q_i k_i / √K", rowOf(q, row), rowOf(k, column), most, (i) => String(i + 1), at, keyAt);
+    const line = sum("s", "Σ_i q_i k_i / √d_k", rowOf(q, row), rowOf(k, column), most, (i) => whole(i + 1), at, keyAt);
+    line.heads = ["i", "q_i", "k_i", "product"];
     line.value = line.sum / Math.sqrt(width);
-    line.numbers = `${number(line.sum, 4)} / √${width}`;
+    line.where = `√d_k = √${whole(width)} = ${number(Math.sqrt(width))}`;
+    line.numbers = `${exact(line.sum, 4)} / ${number(Math.sqrt(width))}`;
     if (Number.isFinite(score)) return { cell: line.value, lines: [line], note: "" };
     const note = "It is masked: its score is set to −∞, so its weight is 0.";
     return { cell: null, lines: [line, valueLine("s", "−∞", null)], note };
@@ -159,7 +175,9 @@ async function fromRecording(page, name, head, row, column, most) {
     const unmasked = [...scores.keys()].filter((i) => Number.isFinite(scores[i]));
     const exponentials = unmasked.map((i) => Math.exp(scores[i] - top));
     const at = (i) => [`${owner}.scores`, head, row, unmasked[i]];
-    const total = sum("Σ", "Σ_j exp(s_j − max)", exponentials, null, most, (i) => part.keys.pieces[unmasked[i]], at);
+    const total = sum("Σ", "Σ_j exp(s_j − max)", exponentials, null, most, (i) => pieceAt(part.keys, unmasked[i]), at, null, (i) => scores[unmasked[i]]);
+    total.heads = ["j", "s_j", "exp(s_j − max)"];
+    total.where = `max = ${number(top, 4)}`;
     const weight = Math.exp(scores[column] - top) / total.sum;
     const numbers = `exp(${number(scores[column], 4)} − ${number(top, 4)}) / ${number(total.sum, 4)}`;
     return { cell: weight, lines: [total, valueLine("a", "exp(s − max) / Σ", weight, numbers)], note: "" };
@@ -171,14 +189,15 @@ async function fromRecording(page, name, head, row, column, most) {
     const values = Array.from(part.keys.pieces, (_, i) => v.values[i * width + column]);
     const at = (i) => [`${owner}.weights`, head, row, i];
     const valueAt = (i) => [`${owner}.values`, head, i, column];
-    const line = sum("z", "Σ_j a_j v_j", rowOf(a, row), values, most, (i) => part.keys.pieces[i], at, valueAt);
+    const line = sum("z", "Σ_j a_j v_j", rowOf(a, row), values, most, (i) => pieceAt(part.keys, i), at, valueAt);
+    line.heads = ["j", "a_j", "v_j", "product"];
     return { cell: line.sum, lines: [line], note: "" };
   }
   if (quantity === "sum" || (quantity === "after" && part?.stack.layers[part.layer].pre_norm)) {
-    return added(page, [`${owner}.before`, `${owner}.wrote`], ["x", "written"], row, column);
+    return added(page, [`${owner}.before`, `${owner}.wrote`], ["x", part?.part === "feedforward" ? "f" : "o"], row, column);
   }
   if (quantity === "summed" || (quantity === "embedded" && !(await page.matrix(`${owner}.summed`).catch(() => null)))) {
-    return added(page, [`${owner}.token`, `${owner}.place`], ["token", "position"], row, column);
+    return added(page, [`${owner}.token`, `${owner}.place`], ["x", "p"], row, column);
   }
   return null;
 }
@@ -187,20 +206,22 @@ async function added(page, names, words, row, column) {
   const matrices = await Promise.all(names.map((name) => page.matrix(name)));
   const values = matrices.map((matrix) => rowOf(matrix, row)[column]);
   const line = sum("x", words.join(" + "), values, null, 2, (i) => words[i], (i) => [names[i], null, row, column]);
-  return { cell: line.sum, lines: [line], note: "" };
+  return { cell: line.sum, lines: [{ ...line, sign: "←" }], note: "" };
 }
 
-function sum(symbol, text, left, right, most, named, at, rightAt = null) {
+// `of`: the number that a term is a function of.
+function sum(symbol, text, left, right, most, named, at, rightAt = null, of = null) {
   const products = Array.from(left, (value, i) => (right ? value * right[i] : value));
   const order = [...products.keys()].sort((a, b) => Math.abs(products[b]) - Math.abs(products[a]));
   const terms = order.slice(0, most).map((i) => ({
-    name: named(i), left: left[i], right: right ? right[i] : null, product: products[i], at: at(i), right_at: rightAt?.(i),
+    name: named(i), of: of ? of(i) : null, left: left[i], right: right ? right[i] : null, product: products[i], at: at(i), right_at: rightAt?.(i),
   }));
   const total = products.reduce((a, b) => a + b, 0);
   const rest = order.slice(most).reduce((all, i) => all + products[i], 0);
-  return { symbol, formula: text, terms, count: products.length, rest, sum: total, added: [], numbers: "", value: total };
+  const line = { symbol, sign: "=", formula: text, where: "", heads: ["term", "value"], terms, count: products.length, rest };
+  return { ...line, sum: total, added: [], numbers: "", value: total };
 }
 
 function valueLine(symbol, text, value, numbers = "") {
-  return { symbol, formula: text, terms: [], count: 0, rest: 0, sum: null, added: [], numbers, value };
+  return { symbol, sign: "=", formula: text, where: "", heads: [], terms: [], count: 0, rest: 0, sum: null, added: [], numbers, value };
 }

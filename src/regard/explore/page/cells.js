@@ -1,15 +1,14 @@
 // Cells of matrices in words.
 
-import { visible } from "regard/dom.js";
-import { tokensName } from "regard/names.js";
+import { placeAt, tokensName, whole } from "regard/names.js";
 
 const WORDS = {
-  token: "token vector", place: "position vector", summed: "token + position", embedded: "input of the first layer",
-  before: "x", read: "input", sum: "x + written", after: "x afterwards", wrote: "output", inner: "inner vector",
-  queries: "query", keys: "key", values: "value", scores: "score", weights: "weight", heads: "weighted values",
-  joined: "heads, concatenated", out: "after the last layer", hidden: "input of the output head",
+  token: "vector x", place: "position vector p", summed: "x + p", embedded: "input of the first layer",
+  before: "x", read: "input", sum: "x with the output added", after: "x afterwards", wrote: "output", inner: "inner vector h",
+  queries: "query", keys: "key", values: "value", scores: "score", weights: "weight", heads: "output z",
+  joined: "outputs of the heads", out: "after the last layer", hidden: "x, from which the answer is read",
   projected: "streams before the short convolution", streams: "streams", states: "state", memories: "memory c",
-  pairs: "pairs", mixed: "input of W_out",
+  pairs: "pairs", mixed: "y",
 };
 
 // Stages of Hyena have a number: "gated2".
@@ -22,22 +21,20 @@ function quantityName(quantity) {
 export function describe(page, [name, head, row, column]) {
   const dot = name.lastIndexOf(".");
   const [owner, quantity] = [name.slice(0, dot), name.slice(dot + 1)];
-  if (quantity === "hidden") return `${WORDS.hidden}, number ${column + 1}`;
+  if (quantity === "hidden") return `${WORDS.hidden}, ${component(column)}`;
   if (dot < 0) return name === "logits" ? "logit" : "probability";
   const part = page.parts().find(({ name }) => name === owner);
   const stack = part?.stack ?? page.stack(owner);
   const ofKeys = part && ["keys", "values"].includes(quantity) ? part.keys : stack;
-  const at = `“${pieceAt(ofKeys, row)}” (${row + 1})`;
+  const at = placeAt(ofKeys, row);
   const pair = ["scores", "weights"].includes(quantity);
-  const to = pair ? ` → “${pieceAt(part?.keys, column)}” (${column + 1})` : `, number ${column + 1}`;
+  const to = pair ? ` → ${placeAt(part?.keys, column)}` : `, ${component(column)}`;
   const layer = part ? `layer ${part.layer + 1}, ` : "";
   const stackName = stack?.name ?? owner;
   const prefix = tokensName(stackName) === "tokens" ? "" : `${stackName}, `; // an only stack is not named
-  return `${prefix}${layer}${quantityName(quantity)}${head === null ? "" : ` of head ${head + 1}`}, ${at}${to}`;
+  return `${prefix}${layer}${quantityName(quantity)}${head === null || part?.heads === 1 ? "" : ` of head ${head + 1}`}, ${at}${to}`;
 }
 
-// The piece at a position. The space in the name of a patch stays as it is.
-export function pieceAt(stack, position) {
-  const piece = stack?.pieces[position] ?? "";
-  return stack?.grid ? piece : visible(piece);
+function component(column) {
+  return `component ${whole(column + 1)}`;
 }

@@ -2,6 +2,35 @@
 
 import { visible } from "regard/dom.js";
 
+// A count or a number of a list, with thousands separators.
+export const whole = (count) => count.toLocaleString("en");
+
+// The row and the column of a patch or a pixel, from 1; null for other positions.
+export function cellOf(stack, position) {
+  const cell = position - (stack?.before ?? 0);
+  return stack?.grid && cell >= 0 ? [Math.floor(cell / stack.grid[1]) + 1, (cell % stack.grid[1]) + 1] : null;
+}
+
+// The piece at a position in words: of a patch "row 3, column 1", of a pixel its colour too.
+export function pieceAt(stack, position) {
+  const piece = stack?.pieces[position] ?? "";
+  const cell = cellOf(stack, position);
+  if (!cell) return stack?.grid ? piece : visible(piece);
+  return `${piece.startsWith("#") ? `${piece}, ` : ""}row ${cell[0]}, column ${cell[1]}`;
+}
+
+// The same with its number, for the middle of a sentence.
+export function placeAt(stack, position) {
+  return stack?.grid ? pieceAt(stack, position) : `“${pieceAt(stack, position)}” (${whole(position + 1)})`;
+}
+
+// One edge of a map over the positions of a stack, as heatmap.js takes it. `axis`: what it stands for.
+export function edgeOf(stack, axis) {
+  if (!stack.grid) return { labels: stack.pieces, stack: stack.name, axis, plain: false };
+  const labels = stack.pieces.map((piece, i) => cellOf(stack, i)?.join(",\u00a0") ?? piece);
+  return { labels, stack: stack.name, axis: `${axis} (row, column)`, plain: true };
+}
+
 const ALONE = "layers"; // the name of a model's only stack
 
 export function stackName(name) {
@@ -39,11 +68,10 @@ export function nameOf(part) {
 export function sidesOf(part) {
   const writes = new Map(part.answers.map((answer) => [answer.position, visible(answer.label)]));
   const step = (piece, i) => (writes.has(i) ? `${visible(piece)} → ${writes.get(i)}` : visible(piece));
-  const plain = ({ grid }) => Boolean(grid);
   return {
     rows: part.cross
       ? { labels: part.stack.pieces.map(step), stack: part.stack.name, axis: "decoder step: reads → writes", plain: true }
-      : { labels: part.stack.pieces, stack: part.stack.name, axis: "query", plain: plain(part.stack) },
-    columns: { labels: part.keys.pieces, stack: part.keys.name, axis: "key", plain: plain(part.keys) },
+      : edgeOf(part.stack, "query"),
+    columns: edgeOf(part.keys, "key"),
   };
 }

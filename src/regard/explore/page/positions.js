@@ -3,7 +3,7 @@
 import { largest, matrixOf } from "regard/arrays.js";
 import { h, problem } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
-import { tokensName } from "regard/names.js";
+import { edgeOf, tokensName } from "regard/names.js";
 
 export async function positions(page) {
   const kind = page.runs[page.run].positions;
@@ -35,7 +35,7 @@ function added(page, stack, matrix) {
     heatmap(page, {
       matrix,
       label: `Positional encodings, ${tokensName(stack.name)}`,
-      rows: { labels: stack.pieces, stack: stack.name, axis: "position", plain: Boolean(stack.grid) },
+      rows: edgeOf(stack, "position"),
       columns: { labels: Array.from({ length: columns }, (_, i) => String(i + 1)), axis: "channel", plain: true },
       scale: "signed",
       cell: Math.max(3, Math.min(14, Math.floor(1160 / columns))),

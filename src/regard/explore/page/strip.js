@@ -3,6 +3,7 @@
 import { largest } from "regard/arrays.js";
 import { h, lazyDetails, number, table } from "regard/dom.js";
 import { legend, paint } from "regard/heatmap.js";
+import { whole } from "regard/names.js";
 
 const BESIDE = 724; // pixels taken by the list of steps and the arithmetic on a wide screen
 
@@ -29,7 +30,7 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
       tabindex: 0,
       role: "application",
       "aria-roledescription": "vector",
-      "aria-label": `${label}: ${values.length} numbers. Arrow keys move, Enter opens the arithmetic of a number.`,
+      "aria-label": `${label}: ${whole(values.length)} components. Arrow keys move, Enter opens the arithmetic of a component.`,
     },
     canvas,
     marks(),
@@ -37,6 +38,10 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
     pointer,
   );
   let at = null;
+
+  function textOf(index) {
+    return `component ${whole(index + 1)}: ${number(values[index], 4)}`;
+  }
 
   function marks() {
     if (part === null || parts < 2) return null;
@@ -60,7 +65,7 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
 
   function point(index, spoken = false) {
     at = Math.min(values.length - 1, Math.max(0, index));
-    reading.textContent = `number ${at + 1}: ${number(values[at], 4)}`;
+    reading.textContent = textOf(at);
     if (spoken) page.say(`${label}, ${reading.textContent}`);
     put(pointer, at);
   }
@@ -94,15 +99,15 @@ export function strip(page, { values, label, most = null, chosen = null, part = 
     event.preventDefault();
   });
   put(outline, chosen);
-  reading.textContent = chosen === null ? `${values.length} numbers` : `number ${chosen + 1}: ${number(values[chosen], 4)}`;
+  reading.textContent = chosen === null ? `${whole(values.length)} components` : textOf(chosen);
 
   const figure = h(
     "figure",
     { class: "vector", dataset: { label } },
     h("div", { class: "vector-room" }, field),
     h("figcaption", {}, reading, legend("signed", last)),
-    lazyDetails(`All numbers: ${label}`, () =>
-      table(label, ["number", "value"], Array.from(values, (value, i) => [String(i + 1), number(value, 4)])),
+    lazyDetails(`All components: ${label}`, () =>
+      table(label, ["component", "value"], Array.from(values, (value, i) => [whole(i + 1), number(value, 4)])),
     ),
   );
   figure.keep = (index) => put(outline, index); // null when a cell of another figure is opened

@@ -5,7 +5,7 @@ import { matrixOf } from "regard/arrays.js";
 import { lines } from "regard/charts.js";
 import { choice, h, problem } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
-import { partName, sidesOf, stackName } from "regard/names.js";
+import { edgeOf, partName, sidesOf, stackName } from "regard/names.js";
 
 export const id = "mixers";
 export const title = "Mixers";
@@ -30,7 +30,7 @@ function isAdditive(part) {
 }
 
 function positions(page, stack) {
-  return { labels: page.stack(stack).pieces, stack, plain: Boolean(page.stack(stack).grid) };
+  return edgeOf(page.stack(stack), "position");
 }
 
 // The menus; a file has at most what it shows.

@@ -3,13 +3,15 @@
 import { chosenAnswer } from "regard/answers.js";
 import { largest, row as rowOf } from "regard/arrays.js";
 import { arithmeticPanel, formula } from "regard/arithmetic.js";
-import { describe, pieceAt } from "regard/cells.js";
+import { describe } from "regard/cells.js";
 import { bars } from "regard/charts.js";
 import { choice, h, percent, problem, visible } from "regard/dom.js";
 import { heatmap } from "regard/heatmap.js";
+import { edgeOf, pieceAt, placeAt, whole } from "regard/names.js";
 import { Problem } from "regard/source.js";
 import { strip } from "regard/strip.js";
-import { tokenLine } from "regard/tokens.js";
+import { swatch, tokenLine } from "regard/tokens.js";
+import { neighbour, place } from "regard/walk.js";
 
 export const id = "steps";
 export const title = "Steps";
@@ -57,6 +59,7 @@ export async function show(page) {
       "One position on its way through the model. Next and Previous (or the arrow keys) move; ",
       "click any number to see how it was computed.",
     ),
+    moves(page, here), // before the positions and the list of steps: the keyboard gets here first
     controls(page, here, open),
     patchPicker(page, here, open),
     answerLine(page, here, open),
@@ -79,12 +82,15 @@ function controls(page, here, open) {
     choice("layer", numbered(here.layers, "layer"), layer, (value) => open({ layer: Number(value) })),
     heads > 1 ? choice("head", numbered(heads, "head"), head, (value) => open({ head: Number(value) })) : null,
     stack.grid || stack.pieces.length > MOST_TOKENS
-      ? choice(
-          "position",
-          stack.pieces.map((_, i) => [i, `${i + 1}: ${pieceAt(stack, i)}`]),
-          position,
-          (value) => open({ position: Number(value) }),
-        )
+      ? [
+          choice(
+            "position",
+            stack.pieces.map((_, i) => [i, stack.grid ? pieceAt(stack, i) : `${whole(i + 1)}: ${pieceAt(stack, i)}`]),
+            position,
+            (value) => open({ position: Number(value) }),
+          ),
+          swatch(stack.pieces[position]),
+        ]
       : h(
           "span",
           { class: "field" },
@@ -125,17 +131,16 @@ function patchPicker(page, { stack, position }, open) {
 function answerLine(page, here, open) {
   const { stack, position, answer, last } = here;
   if (!last) return null;
-  const causal = stack.layers.some((layer) => layer.parts.some((part) => part.causal));
   const current = page.overview.answers[answer];
   if (!current) {
     const positions = page.overview.answers.map(({ position }) => position).filter(Number.isInteger);
     const link = (position) =>
-      h("button", { type: "button", onclick: () => open({ position }) }, `${position + 1}: ${pieceAt(stack, position)}`);
+      h("button", { type: "button", onclick: () => open({ position }) }, placeAt(stack, position));
     const text = "No answer is read at this position. Answers are read at ";
     return h("p", { class: "writing" }, text, [...new Set(positions)].slice(0, 8).map(link));
   }
-  const label = h("span", {}, h("strong", {}, visible(current.label)), ` (${percent(current.probability)})`);
-  if (!causal || page.overview.answers.length < 2) {
+  const label = h("span", {}, swatch(current.label), h("strong", {}, visible(current.label)), ` (${percent(current.probability)})`);
+  if (!stack.causal || page.overview.answers.length < 2) {
     return h("p", { class: "writing" }, "answer: ", label, " ", otherAnswers(page, here, open));
   }
   const next = page.overview.answers.some((answer) => answer.position === position + 1);
@@ -143,7 +148,7 @@ function answerLine(page, here, open) {
     "p",
     { class: "writing" },
     h("span", { class: "quiet" }, "so far: "),
-    stack.pieces.slice(Math.max(0, position - 12), position + 1).map((piece) => h("span", { class: "token" }, visible(piece))),
+    stack.pieces.slice(Math.max(0, position - 12), position + 1).map((piece) => h("span", { class: "token" }, swatch(piece), visible(piece))),
     h("span", { class: "quiet" }, " → next: "),
     label,
     " ",
@@ -182,27 +187,12 @@ function groupName(here, step) {
 
 // ---------------------------------------------------------------- from step to step
 
-// The previous or the next step, which may be in another layer or stack.
-function neighbour(page, here, by) {
-  const { steps, number, layer, layers, stack, step } = here;
-  const stacks = page.overview.stacks;
-  const inLayer = ({ group }) => !["Input", "Output", "Next layer"].includes(group);
-  const firstOfLayer = steps.find(inLayer);
-  const lastOfLayer = steps.filter(inLayer).at(-1);
-  if (by > 0) {
-    if (step.id === "next-layer") return { layer: layer + 1, step: firstOfLayer.id };
-    if (number + 1 < steps.length) return { step: steps[number + 1].id };
-    const following = stacks[stacks.indexOf(stack) + 1];
-    return following ? { stack: following.name, layer: 0, position: undefined, step: "token" } : null;
-  }
-  if (step === firstOfLayer && layer > 0) return { layer: layer - 1, step: "next-layer" };
-  if (step.group === "Output" && steps[number - 1]?.id === "next-layer") return { layer: layers - 1, step: lastOfLayer.id };
-  if (number > 0) return { step: steps[number - 1].id };
-  const earlier = stacks[stacks.indexOf(stack) - 1];
-  return earlier ? { stack: earlier.name, layer: earlier.layers.length - 1, position: undefined, step: "next-stack" } : null;
-}
-
 let refocus = null; // the button that was used, which gets the focus back when the view is redrawn
+
+function moves(page, here) {
+  const where = h("span", { class: "quiet" }, place(page, here));
+  return h("div", { class: "moves" }, moveButton(page, here, -1, "← Previous"), moveButton(page, here, 1, "Next →"), where);
+}
 
 function moveButton(page, here, by, text) {
   const target = neighbour(page, here, by);
@@ -233,7 +223,7 @@ document.addEventListener("keydown", (event) => {
 // ---------------------------------------------------------------- one step in detail
 
 async function stepInDetail(page, here) {
-  const { step, number, steps } = here;
+  const { step } = here;
   const panel = arithmeticPanel(page, {
     describe: (cell) => describe(page, cell),
     onopen: (cell) => page.state.set({ cell }, { quietly: true }),
@@ -253,7 +243,7 @@ async function stepInDetail(page, here) {
     const element = picture(page, here, figure, cell, (opened) => open(element, opened));
     drawn.push(element);
     const sign = spec.sign ? h("span", { class: "sign", "aria-hidden": "true" }, spec.sign) : null;
-    const heading = h("h3", {}, sign, `${spec.label}${ofHead(here, spec)}`);
+    const heading = h("h3", {}, sign, h("span", {}, formula(spec.label), ofHead(here, spec)));
     return h("div", { class: `shown ${spec.draw}` }, heading, element);
   });
   if (cell) await panel.start(cell);
@@ -262,18 +252,12 @@ async function stepInDetail(page, here) {
     refocus = null;
     setTimeout(() => document.getElementById(name)?.focus());
   }
-  page.say(`Step ${number + 1} of ${steps.length}: ${step.title}`);
+  page.say(`${step.title}: ${place(page, here)}`);
   return [
-    h(
-      "div",
-      { class: "moves" },
-      moveButton(page, here, -1, "← Previous"),
-      h("span", { class: "quiet" }, `step ${number + 1} of ${steps.length}`),
-      moveButton(page, here, 1, "Next →"),
-    ),
     h("h2", {}, formula(step.title), where(here)),
     h("p", { class: "sentence" }, formula(step.sentence)),
     h("p", { class: "formula large-formula" }, formula(step.formula)),
+    step.legend ? h("p", { class: "quiet where" }, formula(step.legend)) : null,
     page.state.get("window")
       ? h("button", { type: "button", onclick: () => page.state.set({ window: undefined }) }, "Show the full map")
       : null,
@@ -282,12 +266,9 @@ async function stepInDetail(page, here) {
 }
 
 function where(here) {
-  const at = `position ${here.position + 1} “${pieceAt(here.stack, here.position)}”`;
+  const { stack, position } = here;
+  const at = stack.grid ? pieceAt(stack, position) : `position ${whole(position + 1)} “${pieceAt(stack, position)}”`;
   return ["Input", "Output"].includes(here.step.group) ? `, ${at}` : `, layer ${here.layer + 1}, ${at}`;
-}
-
-function labels(stack) {
-  return stack.grid ? stack.pieces.map((piece) => piece.replaceAll(" ", "\u00a0")) : stack.pieces;
 }
 
 function ofHead(here, spec) {
@@ -351,7 +332,7 @@ function shareScales(figures) {
 function picture(page, here, figure, cell, open) {
   const { spec, head, row, matrix, error } = figure;
   if (error) return problem(error);
-  const label = `${spec.label}${ofHead(here, spec)}`;
+  const label = `${spec.label.replaceAll("_", "")}${ofHead(here, spec)}`;
   const stack = spec.rows && page.stack(spec.rows);
   if (spec.draw === "bars") return likeliestBars(page, here, figure, open);
   if (spec.draw === "strip") {
@@ -365,15 +346,15 @@ function picture(page, here, figure, cell, open) {
   }
   const width = matrix.head.shape[1];
   const columns = spec.columns
-    ? { labels: labels(page.stack(spec.columns)), stack: spec.columns, axis: "key" }
-    : { labels: Array.from({ length: width }, (_, i) => String(i + 1)), axis: "number" };
+    ? edgeOf(page.stack(spec.columns), "key")
+    : { labels: Array.from({ length: width }, (_, i) => whole(i + 1)), axis: "component" };
   const isRow = spec.draw === "row";
   const from = matrix.head.from?.[0] ?? 0;
   return heatmap(page, {
     matrix,
     label,
     scale: spec.matrix.endsWith(".weights") ? "unit" : "signed",
-    rows: { labels: labels(stack), stack: stack.name, axis: spec.columns ? "query" : "position" },
+    rows: edgeOf(stack, spec.columns ? "query" : "position"),
     columns,
     cell: isRow ? null : Math.max(3, Math.min(16, Math.floor(480 / Math.max(...matrix.head.shape)))),
     markedRow: !isRow && stack === here.stack ? Math.floor((here.position - from) / (matrix.head.step?.[0] ?? 1)) : null,
