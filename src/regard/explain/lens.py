@@ -27,7 +27,7 @@ def lens(view: View) -> Explanation:
         remarks.append(f"drawn: the last {MOST_ANSWERS} of {len(answers)} answers")
     remarks.append(
         f"after the last layer this is the model's own distribution: agreement {by_layer.agreement.values[-1]:.0f} %, "
-        f"KL {by_layer.kl.values[-1].mean():.2g} nats"
+        f"KL {by_layer.kl.values[-1].mean():.2f} nats"
     )
     arrays = [by_layer.likeliest, by_layer.answer, by_layer.kl, by_layer.agreement]
     return Explanation(
