@@ -61,6 +61,7 @@ class Subject:
     forward: Callable[[int], Tensor]  # the logits of all answers, for this many identical rows: [B, A, W]
     readout: Readout | None  # how logits are computed from the last stack; None: not by a linear map
     name_of: Callable[[int], str]  # the name of a token or class
+    first: int | None = None  # the answer that is explained first; None: see Trace.first_answer
     input_text: str = ""  # the input as text, or the name of its file
     output_text: str = ""
     never: Sequence[int] = ()  # tokens that are never generated
