@@ -78,6 +78,7 @@ def causal(
         words,
         never=never,
         never_at=never_at,
+        cells=pixels is not None,
         tokens=[ids],
         with_tokens=with_tokens,
         **about,
