@@ -100,7 +100,8 @@ def test_greedy_completion_takes_the_likeliest_pixel_each_time(pixels):
 def test_the_box_and_the_mask_are_those_of_the_run(tiny_run):
     detector, segmenter = (regard.load(tiny_run(task)) for task in ("detect", "segment"))
     trace, ask = asking(detector)
-    box = np.array(ask("image", {})["box"]) * 16  # the side of the image
+    boxes = ask("image", {})["boxes"]
+    box = np.array(boxes["all"][boxes["chosen"]]) * 16  # the side of the image
     image_1CHW = detector.scaled.pixels(torch.from_numpy(trace.subject.picture_HWC)[None])
     with torch.inference_mode():
         logits, boxes = detector.model(image_1CHW)

@@ -34,6 +34,9 @@ def explain(
     context: Annotated[
         Path | None, typer.Option(help="The text that contains the answer to a question.", show_default=False)
     ] = None,
+    box: Annotated[
+        int | None, number_option("Which box of a detector, counted from 1, the surest first.", default="1")
+    ] = None,
     stack: Annotated[str, typer.Option(help="encoder, decoder or cross.", show_default="the one that fits")] = "",
     layer: Annotated[int | None, number_option("Only this layer, counted from 1.", default="all")] = None,
     head: Annotated[int | None, number_option("Only this head, counted from 1.", default="all")] = None,
@@ -67,7 +70,7 @@ def explain(
     from regard.run import load_weights, open_run
 
     task = open_run(run)
-    given = input_of(task, what, text, target, None if context is None else read_text(context))
+    given = input_of(task, what, text, target, None if context is None else read_text(context), box)
     must_not_replace(output, [Path(text) if text and getattr(task, "reads", "") == "images" else None, context])
     loaded = load_weights(task, device)
     choice: dict[str, Any] = {

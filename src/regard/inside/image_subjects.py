@@ -20,7 +20,7 @@ from regard.models.swin import Stage, Swin, SwinBody
 from regard.models.vision import VisionTransformer
 
 LAYERS = "layers"  # the name of a model's only stack
-MOST_SHARES = 5  # classes of a mask that are named
+MOST_SHARES, SMALLEST_SHARE = 5, 0.005  # of the classes of a mask that are named
 
 
 def image(model: Any, image_CHW: Tensor, classes: Sequence[str], **about: Any) -> Subject:
@@ -103,12 +103,10 @@ def _shares(kinds: Tensor, classes: Sequence[str]) -> str:
     """Of how many pixels each class is, the most common first: "ground 91 %, 9 3 %"."""
     shares_K = kinds.flatten().bincount(minlength=len(classes)).double() / kinds.numel()
     order = [kind for kind in shares_K.argsort(descending=True, stable=True).tolist() if shares_K[kind] > 0]
-    shown = [f"{classes[kind]} {_percent(float(shares_K[kind]))}" for kind in order[:MOST_SHARES]]
-    return ", ".join(shown) + (", …" if len(order) > MOST_SHARES else "")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.005 else "< 1 %"
+    shown = [kind for number, kind in enumerate(order) if number == 0 or shares_K[kind] >= SMALLEST_SHARE]
+    shown = shown[:MOST_SHARES]
+    listed = ", ".join(f"{classes[kind]} {100 * float(shares_K[kind]):.0f} %" for kind in shown)
+    return listed + (", …" if len(shown) < len(order) else "")
 
 
 def _of_patches(model: SegmentingViT | SegmentingSwin) -> Readout | None:

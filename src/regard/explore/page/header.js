@@ -2,7 +2,7 @@
 
 import { choice, h, percent, problem, submitOnEnter, visible } from "regard/dom.js";
 
-const NAMES = { text: "Text", question: "Question", image: "Image", moves: "Moves", target: "Forced output", context: "Context", wish: "Wish" };
+const NAMES = { text: "Text", question: "Question", image: "Image", box: "Box", moves: "Moves", target: "Forced output", context: "Context", wish: "Wish" };
 
 export function header(page) {
   const run = page.runs[page.run];
@@ -17,7 +17,7 @@ export function header(page) {
         ? choice("run", page.runs.map(({ name }, i) => [i, name]), page.run, (value) => changeRun(page, Number(value)))
         : null,
     ),
-    inputForm(page, { label: "Input", button: "Inspect", input: page.input, submit: (input) => page.state.set({ input }) }),
+    inputForm(page, { label: "Input", button: "Inspect", input: page.input, boxes: page.overview?.boxes, submit: (input) => page.state.set({ input }) }),
     page.overview ? output(page) : null,
     page.overview ? changedTokens(page) : null,
     ...page.state.unread.map((name) => warning(`The “${name}” in this address cannot be read and was ignored.`)),
@@ -48,12 +48,17 @@ function changeRun(page, run) {
 const FAILED = Symbol("failed upload");
 
 // An input of the run as a form. `submit`: called with its fields, and for an image as soon as it is chosen.
-// `without`: fields to leave out.
-export function inputForm(page, { label, button, input, submit, without = [] }) {
+// `without`: fields to leave out. `boxes`: how many there are to choose from.
+export function inputForm(page, { label, button, input, submit, without = [], boxes = 0 }) {
   const prefix = label.toLowerCase().replace(/\W+/g, "-");
+  const field = (name) => {
+    if (name === "image") return imageField(page, String(input.image ?? ""));
+    if (name === "box") return numberField(page, `${prefix}-${name}`, name, input[name] ?? 1, boxes);
+    return textField(page, `${prefix}-${name}`, name, input[name] ?? "");
+  };
   const fields = page.runs[page.run].fields.filter((name) => !without.includes(name)).map((name) => [
     name,
-    name === "image" ? imageField(page, String(input.image ?? "")) : textField(page, `${prefix}-${name}`, name, input[name] ?? ""),
+    field(name),
   ]);
   let turn = 0; // the last choice counts, even if an upload started earlier finishes later
   return h(
@@ -64,13 +69,14 @@ export function inputForm(page, { label, button, input, submit, without = [] }) 
       onsubmit: async (event) => {
         event.preventDefault();
         const mine = ++turn;
-        const input = {};
+        const read = {};
         for (const [name, field] of fields) {
           const value = await field.read(); // an upload may not have finished
           if (value === FAILED || mine !== turn) return; // the field says why
-          if (value) input[name] = value;
+          if (value) read[name] = value;
         }
-        submit(input);
+        if (read.image !== (input.image ?? "")) delete read.box; // another image has other boxes
+        submit(read);
       },
     },
     fields.map(([, field]) => field.element),
@@ -85,6 +91,18 @@ function textField(page, id, name, value) {
   submitOnEnter(input);
   const element = h("span", { class: long ? "field wide" : "field" }, h("label", { for: id }, NAMES[name] ?? name), input);
   return { element, read: () => input.value };
+}
+
+// A number from 1, which is left out of the input where it is 1. `most`: how many there are; 0: unknown.
+function numberField(page, id, name, value, most) {
+  const input = h("input", {
+    id, type: "number", min: 1, max: most || null, step: 1, readonly: !page.live, style: { width: "4rem" },
+    onchange: () => input.form.requestSubmit(),
+  });
+  input.value = value;
+  const count = most ? h("span", { class: "quiet" }, `of ${most}`) : null;
+  const element = h("span", { class: "field" }, h("label", { for: id }, NAMES[name]), input, count);
+  return { element, read: () => (Number(input.value) === 1 ? null : Number(input.value)) };
 }
 
 // `read` returns the chosen image; for an upload, a promise of it.
