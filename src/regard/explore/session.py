@@ -281,7 +281,7 @@ class Session:
 
 def _number(name: str, value: Any) -> int | None:
     """A number from 1; None for 1 itself, so that an input has one form."""
-    digits = str(value).strip()
+    digits = "" if value is None else str(value).strip()
     if digits and not (type(value) in (int, str) and digits.isascii() and digits.isdigit() and 0 < len(digits) < 10):
         raise UsageError(f"The {name} is not a number.", f"It is {value!r:.80}.", "Use 1 or more.")
     return int(digits) if digits and int(digits) != 1 else None

@@ -149,7 +149,8 @@ def detected(
     dense = isinstance(model, DenseDetector)
     head = _of_cell(model, proposal) if isinstance(model, DenseDetector) else model.to_classes
     names = [*classes, "nothing"]  # a class of its own in set prediction
-    label = f"{classes[kind]}, {'the surest box' if box == 0 else f'box {box + 1}'}"
+    which = f"box {box + 1} of {len(found)}" if len(found) > 1 else "the surest box"
+    label = f"{classes[kind]}, {which}"
     return Subject(
         model,
         _stacks(model),

@@ -97,7 +97,6 @@ function textField(page, id, name, value) {
 function numberField(page, id, name, value, most) {
   const input = h("input", {
     id, type: "number", min: 1, max: most || null, step: 1, readonly: !page.live, style: { width: "4rem" },
-    onchange: () => input.form.requestSubmit(),
   });
   input.value = value;
   const count = most ? h("span", { class: "quiet" }, `of ${most}`) : null;

@@ -121,14 +121,9 @@ function original(page, about, part, answer) {
       covered: about.mask?.picture,
       ...choosing(page, stack, answer),
     }),
-    about.boxes ? h("p", { class: "quiet" }, boxText(page, about.boxes)) : null,
+    about.boxes ? h("p", { class: "quiet" }, `Box: ${page.overview.output_text}.${about.boxes.all.length > 1 ? " The others have thin lines." : ""}`) : null,
     about.mask ? classes(about.mask.classes) : null,
   );
-}
-
-function boxText(page, { all, chosen }) {
-  const others = all.length > 1 ? ` It is box ${chosen + 1} of ${all.length}; the others have thin lines.` : "";
-  return `Box: ${page.overview.output_text}.${others}`;
 }
 
 function classes(classes) {
