@@ -109,3 +109,18 @@ def test_scores_of_a_chosen_patch_are_of_its_own_class(make, kind, answer):
     off = traced.ablate(positions=[("layers", first)])
     score = traced.attribute("occlusion", answer)["layers"].values[first]
     assert off.change.values[answer] == pytest.approx(-float(score), abs=1e-5)
+
+
+def test_two_images_are_compared_at_the_explained_patch_where_they_differ(make):
+    subject = make("segmenter")
+    corrupted = trace(subject)
+    for seed in range(20):
+        pixels_CHW = torch.randn(1, 8, 12, generator=torch.Generator().manual_seed(seed))
+        clean = trace(image(subject.model, pixels_CHW, list("abcde")))
+        pairs = zip(subject.answers, clean.subject.answers, strict=True)
+        differ = [number for number, (ours, theirs) in enumerate(pairs) if ours.token != theirs.token]
+        if differ:
+            expected = corrupted.first_answer if corrupted.first_answer in differ else differ[0]
+            effect = corrupted.patch(clean)
+            assert effect.notes["answer"] == expected
+            assert effect.values[-1, expected] == pytest.approx(1, abs=1e-4), "read from this patch alone"

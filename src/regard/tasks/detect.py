@@ -318,9 +318,7 @@ class Detect(PictureTask[DetectSettings]):
         found = self._proposals(image_CHW, self.read_with_size(image)[1])
         if box not in range(1, len(found) + 1):
             usable = f"1 to {len(found)}, the surest first" if len(found) > 1 else "1"
-            raise UsageError(
-                f"There is no box {box}.", f"{len(found)} can be explained in this image.", f"Use {usable}."
-            )
+            raise UsageError(f"There is no box {box}.", f"{len(found)} can be explained here.", f"Use {usable}.")
         about = {"input_text": Path(image).name, "picture_HWC": pixels_HWC}
         return image_subjects.detected(self.model, image_CHW, self.classes, found, box - 1, **about)
 
