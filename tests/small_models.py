@@ -98,7 +98,8 @@ def swin(**options) -> Subject:
 
 def segmenter(**options) -> Subject:
     settings = SegmentationModel(**{**SMALL, "patch": 4, "positions": "learned", **options})
-    return image_subjects.image(spoilt(SegmentingViT(settings, 8, 12, 1, 5)), pixels(8, 12), list("abcde"))
+    model = spoilt(SegmentingViT(settings, 8, 12, 1, 5))
+    return image_subjects.image(model, pixels(8, 12), list("abcde"), picture_HWC=np.zeros((8, 12, 1), np.uint8))
 
 
 def segmenting_swin(**options) -> Subject:

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from regard.errors import UsageError
-from regard.explain import page
+from regard.explain import lens, page
 from regard.explain.attention import attention
 from regard.explain.candidates import percent
 from regard.explain.kinds import EXTENSIONS, KINDS, find, input_of
@@ -43,6 +43,7 @@ WITHOUT = {
 }
 CASES = [(kind, model) for kind in KINDS if kind not in OF_A_RUN for model in MODELS]
 CASES += [("attention", "swin"), ("lens", "swin")]
+CASES += [(kind, "segmenter") for kind in ("attention", "rollout", "lens", "contributions", "ablation", "candidates")]
 
 
 @pytest.mark.parametrize(("kind", "model"), CASES)
@@ -234,7 +235,7 @@ def test_a_decoder_with_cross_attention_only_has_no_self_attention(run):
 
 def test_the_lens_after_the_last_layer_is_the_model(run):
     [remark] = run("language").explain("lens").remarks
-    assert remark.startswith("after the last layer this is the model's own distribution: agreement 100 %, KL ")
+    assert remark == "after the last layer this is the model's own distribution: agreement 100 %, KL 0.00 nats"
 
 
 def test_an_answer_and_another_token_are_chosen(run):
@@ -303,6 +304,32 @@ def test_a_given_text_is_not_called_the_output(run, kind):
     assert "the output" in drawn("translator") and "the input" not in drawn("translator")
     if kind == "lens":
         assert "the output" not in drawn(model="language", answer=2)
+
+
+@pytest.mark.parametrize("kind", ["attention", "rollout", "attribution", "influence"])
+def test_the_explained_patch_is_framed_and_named(run, kind):
+    small = run("segmenter")
+    explanation = small.explain(kind, answer=5)
+    subject = small.looked_at
+    p = float(small.traced.p_AW[4, subject.answers[4].token])
+    named = f"of the patch in row 2, column 2: '{subject.answers[4].label}' ({p:.1%}), answer 5 of 6"
+    assert explanation.remarks[0] == named
+    pictures = [image.get_array() for axes in explanation.figure().axes for image in axes.images]
+    first = np.asarray(pictures[0])
+    assert first[4:8, 4:8][[0, 0, -1, -1], [0, -1, 0, -1]].tolist() == [[255, 60, 60]] * 4
+    assert first[5, 5].tolist() != [255, 60, 60]
+    default = small.explain(kind).remarks[0]
+    assert f"answer {small.traced.first_answer + 1} of 6" in default
+
+
+def test_of_many_patches_those_around_the_explained_one_are_drawn(run, monkeypatch):
+    small = run("segmenter")
+    monkeypatch.setattr(lens, "MOST_ANSWERS", 3)
+    first = min(max(0, small.traced.first_answer - 1), 3)
+    assert small.explain("lens").remarks[0] == f"drawn: answers {first + 1} to {first + 3} of 6"
+    assert "drawn" not in small.explain("lens", answer=1).remarks[0]
+    monkeypatch.setattr(lens, "MOST_ANSWERS", 4)
+    assert run("language").explain("lens").remarks[0] == "drawn: the last 4 of 6 answers"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,8 @@ def test_greedy_completion_takes_the_likeliest_pixel_each_time(pixels):
 def test_the_box_and_the_mask_are_those_of_the_run(tiny_run):
     detector, segmenter = (regard.load(tiny_run(task)) for task in ("detect", "segment"))
     trace, ask = asking(detector)
-    box = np.array(ask("image", {})["box"]) * 16  # the side of the image
+    boxes = ask("image", {})["boxes"]
+    box = np.array(boxes["all"][boxes["chosen"]]) * 16  # the side of the image
     image_1CHW = detector.scaled.pixels(torch.from_numpy(trace.subject.picture_HWC)[None])
     with torch.inference_mode():
         logits, boxes = detector.model(image_1CHW)
@@ -111,6 +112,112 @@ def test_the_box_and_the_mask_are_those_of_the_run(tiny_run):
     classes = ask("image", {})["mask"]["classes"]
     [segmented] = segmenter.segment([trace.subject.picture_HWC])
     assert {each["label"]: pytest.approx(each["share"]) for each in classes} == segmented.shares
+
+
+def test_a_patch_of_a_segmenter_is_chosen_in_the_picture(tiny_run, opened):
+    segmenter = regard.load(tiny_run("segment"))
+    with opened(segmenter, fragment="#view=image") as at:
+        trace = at.session.traced(0, at.session.first).trace
+        rows, columns = trace.last.stack.grid
+        panel = at.page.locator("#panel")
+
+        def assert_explained(answer):
+            label, p = trace.subject.answers[answer].label, float(trace.p_AW[answer].max())
+            told = panel.get_by_text("Explained: the patch in").inner_text()
+            row, column = divmod(answer, columns)
+            assert told.startswith(
+                f"Explained: the patch in row {row + 1}, column {column + 1}, which is {label} (p = "
+            )
+            assert float(re.search(r"p = ([\d.]+)\)", told)[1]) == pytest.approx(p, abs=1e-3)
+            frames = panel.locator(".picture-chosen")
+            assert {(each.get_attribute("x"), each.get_attribute("y")) for each in frames.all()} == {
+                (str(column), str(row))
+            }
+            assert frames.count() == 4  # the picture, rollout, occlusion, and the large head
+            assert panel.locator(".problem").count() == 0
+
+        assert_explained(trace.first_answer)
+        other = (trace.first_answer + columns + 1) % (rows * columns)
+        picture = panel.get_by_role("application", name=re.compile("^Occlusion"))
+        box = picture.bounding_box()
+        row, column = divmod(other, columns)
+        picture.click(position={"x": (column + 0.5) * box["width"] / columns, "y": (row + 0.5) * box["height"] / rows})
+        at.page.wait_for_url(re.compile(f"answer={other}"))
+        at.ready("Image")
+        assert_explained(other)
+        drops = trace.attribute("occlusion", other)["layers"].values[trace.last.stack.before :]
+        field = panel.get_by_role("application", name=re.compile("^Occlusion"))
+        field.press("ArrowRight")
+        field.press("ArrowLeft" if column else "ArrowRight")
+        assert announced(at) == pytest.approx(float(drops[other - 1 if column else other + 1]), abs=1e-3)
+        weights_HS = trace.last.layers[-1].part("mixer").attention().weights_BHTS[0, :, trace.last.stack.before + other]
+        field = panel.get_by_role("application", name=re.compile("^Attention of"))
+        field.press("ArrowRight")
+        assert announced(at) == pytest.approx(float(weights_HS[0, trace.last.stack.before + other]), abs=1e-3)
+        at.view("Output")
+        assert f"answer={other}" in at.page.url
+        assert at.page.locator("#head .model-output strong").inner_text() == trace.output_text
+
+
+def test_the_file_has_the_explained_patch(tiny_run, from_disk, tmp_path):
+    session = Session([regard.load(tiny_run("segment"))])
+    first = session.traced(0, session.first).trace.first_answer
+    write_page(session, tmp_path / "page.html")
+    with from_disk(tmp_path / "page.html", fragment="#view=image") as at:
+        panel = at.ready("Image")
+        assert panel.locator(".problem").count() == 0
+        assert "Explained: the patch in" in panel.inner_text()
+        assert panel.locator(".picture-chosen").count() == 4
+        for view in ("Layers", "Attribution", "Output", "Steps"):
+            assert at.view(view).locator(".problem").count() == 0
+    assert first == session.traced(0, session.first).trace.first_answer
+
+
+def test_a_box_is_chosen_by_its_number(tiny_run, opened, monkeypatch):
+    monkeypatch.setattr("regard.tasks.detect.SURE", 0.0)  # an untrained detector is not sure of any
+    detector = regard.load(tiny_run("detect"))
+    with opened(detector, fragment="#view=image") as at:
+        first = at.session.traced(0, at.session.first)
+        count = len(first.trace.subject.boxes)
+        assert count > 2
+        field = at.page.get_by_label("Box", exact=True)
+        assert (field.input_value(), field.get_attribute("max")) == ("1", str(count))
+        assert f"of {count}" in at.page.locator("#head form").inner_text()
+        field.fill("2")
+        field.press("Enter")
+        at.page.wait_for_url(re.compile("box%22%3A2"))
+        panel = at.ready("Image")
+        second = at.session.traced(0, {**at.session.first, "box": 2})
+        assert at.page.locator("#head .model-output strong").inner_text() == second.trace.output_text
+        assert second.trace.output_text != first.trace.output_text
+        frames = panel.locator(".picture-box")
+        widths = [each.evaluate("it => getComputedStyle(it).strokeWidth") for each in frames.all()]
+        assert len(widths) == count and sorted(widths)[-1] == widths[-1] == "3px" and widths.count("1px") == count - 1
+        left, _, right, _ = second.trace.subject.boxes[1]
+        columns = second.trace.last.stack.grid[1] / 16  # of the picture's side
+        assert float(frames.last.get_attribute("width")) == pytest.approx((right - left) * columns, abs=1e-3)
+        field = at.page.get_by_label("Box", exact=True)
+        field.fill("1")
+        field.press("Enter")
+        at.page.wait_for_url(re.compile("^(?!.*box)"))
+        at.ready("Image")
+        assert at.page.locator("#head .model-output strong").inner_text() == first.trace.output_text
+
+        at.page.get_by_label("Box", exact=True).fill("3")  # of this image; another one has boxes of its own
+        at.page.get_by_label("Open an image of your own").set_input_files(at.session.image(at.session.first["image"]))
+        at.page.wait_for_url(re.compile("^(?!.*box).*sent"))
+        at.ready("Image")
+        assert at.page.get_by_label("Box", exact=True).input_value() == "1"
+
+
+def test_a_box_that_does_not_exist_is_an_error_in_three_lines(tiny_run):
+    session = Session([regard.load(tiny_run("detect"))])
+    for wrong, says in ((99, "There is no box 99"), ("99", "There is no box 99"), ("x", "not a number"), (-1, "not a")):
+        with pytest.raises(UsageError, match=says) as refused:
+            session.traced(0, {**session.first, "box": wrong})
+        assert len(str(refused.value).splitlines()) == 3
+    alike = [session.traced(0, {**session.first, "box": box}) for box in (1, "1", "", None)]
+    assert all(each is session.traced(0, session.first) for each in alike)
 
 
 def test_numbers_over_the_picture_are_the_models(image_classifier, opened):

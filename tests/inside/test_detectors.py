@@ -1,10 +1,15 @@
 """The traced answer of a detector is its surest box, with the score that detection gives it."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
+from regard.explain.image_maps import EXPLAINED, OTHER, picture_of
 from regard.explore.arithmetic import arithmetic
 from regard.explore.session import TracedInput
+from regard.inside.image_subjects import detected
 from regard.inside.trace import trace
 from small_models import pixels
 
@@ -28,6 +33,30 @@ def test_the_answer_is_the_surest_box_with_its_score(traced):
     assert candidates.notes["words"][0][0] == "abcde"[int(surest_K.argmax())]
     assert candidates.values[0, 0] == pytest.approx(float(surest_K.max()), abs=1e-6)
     assert f"{float(surest_K.max()):.2f}" in traced.subject.output_text
+
+
+def test_any_proposal_can_be_explained(traced):
+    """Its scores are those of the detector, and its parts sum to its logit."""
+    scores_LK, found = scores(traced), [(2, 1), (0, 4), (1, 0)]
+    for box, (proposal, kind) in enumerate(found):
+        subject = detected(traced.subject.model, pixels(8, 12), list("abcde"), found, box)
+        of_box = trace(subject)
+        torch.testing.assert_close(of_box.p_AW[0, :5], scores_LK[proposal], atol=1e-6, rtol=0)
+        assert subject.answers[0].token == kind
+        assert subject.output_text == f"{'abcde'[kind]}, box {box + 1} of 3, {float(scores_LK[proposal, kind]):.2f}"
+        assert subject.answers[0].position == subject.model.token_of(proposal)
+        assert (len(subject.boxes), subject.box) == (3, box)
+        assert of_box.contributions().notes["error"] < 1e-4
+        assert of_box.lens().agreement.values[-1] == 100
+
+
+def test_all_boxes_are_drawn_and_the_explained_one_in_red(make):
+    subject = make("detector")
+    small = replace(subject, picture_HWC=np.zeros((8, 12, 1), np.uint8), boxes=[(0, 0, 3, 3), (5, 2, 9, 6)], box=1)
+    picture_HWC = picture_of(small)
+    red, grey = (np.argwhere((picture_HWC == colour).all(-1)).tolist() for colour in (EXPLAINED, OTHER))
+    assert (red[0], red[-1], len(red)) == ([2, 5], [6, 9], 16)
+    assert (grey[0], grey[-1], len(grey)) == ([0, 0], [3, 3], 12)
 
 
 def test_classes_are_independent_unless_one_of_them_is_nothing(traced):

@@ -98,6 +98,24 @@ def test_the_answer_of_a_reader_is_its_likeliest_valid_span(make):
     torch.testing.assert_close(trace(subject).p_AW[:, readable].sum(-1), torch.ones(2))
 
 
+def test_an_answer_is_explained_from_where_it_begins(make):
+    traced = trace(make("reader"))
+    begins, ends = traced.subject.answers
+    assert traced.first_answer == 0
+    assert begins.label.startswith("begins at ") and ends.label.startswith("ends at ")
+    assert traced.attribute().answer == 0
+    assert traced.contributions().notes["token"] == traced.subject.name_of(begins.token)
+
+
+def test_the_first_position_of_a_question_means_that_there_is_no_answer(make):
+    subject = make("reader")
+    assert subject.name_of(0) == "no answer" and subject.last.pieces[0] != "no answer"
+    words = trace(subject).candidates(4).probabilities.notes["words"]
+    assert all(row.count("no answer") == 1 for row in words)
+    nothing = subjects.reader(subject.model, subject.tokens[0], [True, *[False] * 7], str)
+    assert [answer.label for answer in nothing.answers] == ["no answer", "no answer"]
+
+
 def test_the_scores_of_a_reader_are_those_of_its_own_forward(make):
     subject = make("reader").with_tokens([[1, 9, 30, 2, 9, 12, 8, 2]])
     tokens_1T = torch.tensor(subject.tokens)

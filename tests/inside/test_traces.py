@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.inside.lens import kl_of_sigmoids, kl_of_softmax
 from regard.inside.trace import trace
 
 
@@ -70,11 +71,30 @@ def test_the_lens_at_the_last_layer_is_the_prediction(traced):
         return
     lens = traced.lens()
     assert lens.agreement.values[-1] == 100
-    assert abs(lens.kl.values[-1]).max() < 1e-6
+    assert not lens.kl.values[-1].any() and lens.kl.values.min() >= 0
     assert abs(lens.kl.values[0]).max() > 1e-3, "after the embedding alone it says something else"
     answer_A = torch.tensor([answer.token for answer in traced.subject.answers])
     p_A = traced.p_AW.gather(1, answer_A[:, None])[:, 0]
     torch.testing.assert_close(torch.from_numpy(lens.answer.values[-1]), p_A, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kl", [kl_of_softmax, kl_of_sigmoids])
+def test_kl_is_zero_up_to_rounding_and_never_negative(kl):
+    generator = torch.Generator().manual_seed(1)
+    logits_AW = 10 * torch.randn(50, 30, generator=generator)
+    noise_AW = torch.randn(50, 30, generator=generator)
+    assert not kl(logits_AW, logits_AW * (1 + 1e-7 * noise_AW)).any()
+    assert kl(logits_AW, logits_AW + 1e-3 * noise_AW).min() > 0, "what is larger than rounding is told"
+    other_AW = logits_AW + noise_AW
+    expected = torch.distributions.kl_divergence(
+        *(
+            torch.distributions.Categorical(logits=each.double())
+            if kl is kl_of_softmax
+            else torch.distributions.Bernoulli(logits=each.double())
+            for each in (logits_AW, other_AW)
+        )
+    )
+    torch.testing.assert_close(kl(logits_AW, other_AW), expected if kl is kl_of_softmax else expected.sum(-1))
 
 
 def test_contributions_sum_to_the_logit(traced):

@@ -175,12 +175,63 @@ def test_boxes_move_with_the_pixels(detector, boxed):
         assert torch.quantile(inside, 0.2) > 0.5
 
 
+def test_any_box_that_is_found_can_be_explained(detector, boxed):
+    """Their number, order, classes and scores are those of `detect`."""
+    paths = sorted((boxed / "images").glob("test-*.png"))[:8]
+    counts = []
+    for path, found in zip(paths, detector.detect(paths), strict=True):
+        counts.append(len(found))
+        for number, box in enumerate(found, 1):
+            traced = detector.trace(path, box=number)
+            which = f"box {number} of {len(found)}" if len(found) > 1 else "the surest box"
+            assert traced.output_text == f"{box.label}, {which}, {box.score:.2f}"
+            assert (len(traced.subject.boxes), traced.subject.box) == (max(1, len(found)), number - 1)
+            assert float(traced.p_AW[0, traced.subject.answers[0].token]) == pytest.approx(box.score, abs=1e-4)
+            assert traced.contributions().notes["error"] < 1e-4
+    assert max(counts) > 1
+    path, count = paths[int(np.argmax(counts))], max(counts)
+    for wrong in (0, count + 1, -1, "2", 1.5):
+        with pytest.raises(
+            UsageError, match=rf"There is no box {wrong}\.\n{count} can be explained.*\nUse 1 to {count}"
+        ):
+            detector.trace(path, box=wrong)
+    assert torch.equal(detector.trace(path).logits_AW, detector.trace(path, box=1).logits_AW)
+
+
+def test_where_no_box_is_sure_the_surest_is_explained(detector, boxed, monkeypatch):
+    monkeypatch.setattr("regard.tasks.detect.SURE", 0.999)
+    path = boxed / "images" / "test-1.png"
+    assert detector.detect(path, threshold=0.999) == [[]]
+    traced = detector.trace(path)
+    [[surest, *_]] = detector.detect(path, threshold=0.0)
+    assert traced.output_text == f"{surest.label}, the surest box, {surest.score:.2f}"
+    assert len(traced.subject.boxes) == 1
+
+
+def test_the_command_explains_a_box(detector, boxed, tmp_path):
+    counts = {path: len(detector.detect(path)[0]) for path in (boxed / "images").glob("test-*.png")}
+    path = max(counts, key=lambda each: counts[each])
+    told = [
+        CliRunner().invoke(app, ["explain", str(detector.folder.path), str(path), "-o", str(tmp_path / name), *box])
+        for name, box in (
+            ("one.json", []),
+            ("two.json", ["--box", "2"]),
+            ("none.json", ["--box", str(counts[path] + 1)]),
+        )
+    ]
+    assert [each.exit_code for each in told[:2]] == [0, 0] and told[2].exit_code
+    texts = [json.loads((tmp_path / name).read_text())["output"] for name in ("one.json", "two.json")]
+    assert texts == [detector.trace(path, box=box).output_text for box in (1, 2)]
+
+
 @pytest.mark.parametrize("cells", [1, 2])
 def test_a_box_is_explained_from_the_patch_it_is_read_from(detector, boxed, tmp_path, cells):
     shown = detector.explain(str(boxed / "images" / "test-1.png"))
     shown.save(tmp_path / "map.png")
     [[surest, *_]] = detector.detect([boxed / "images" / "test-1.png"], threshold=0.0)
-    assert shown.output_text == f"{surest.label}, the surest box, {surest.score:.2f}"
+    count = len(detector.detect([boxed / "images" / "test-1.png"])[0])
+    which = f"box 1 of {count}" if count > 1 else "the surest box"
+    assert shown.output_text == f"{surest.label}, {which}, {surest.score:.2f}"
     rollout = shown.arrays[-1]
     assert rollout.values.shape == (6, 6) and rollout.values.sum() == pytest.approx(1, abs=1e-4)
     assert Image.open(tmp_path / "map.png").width > 300

@@ -42,6 +42,9 @@ def explain(
     context: Annotated[
         Path | None, typer.Option(help="The text that contains the answer to a question.", show_default=False)
     ] = None,
+    box: Annotated[
+        int | None, number_option("Which box of a detector, counted from 1, the surest first.", default="1")
+    ] = None,
     stack: Annotated[str, typer.Option(help="encoder, decoder or cross.", show_default="the one that fits")] = "",
     layer: Annotated[int | None, number_option("Only this layer, counted from 1.", default="all")] = None,
     head: Annotated[int | None, number_option("Only this head, counted from 1.", default="all")] = None,
@@ -77,7 +80,7 @@ def explain(
     if output is None and not as_json:
         output = Path("explain.png")
     task = open_run(run)
-    given = input_of(task, what, text, target, None if context is None else read_text(context))
+    given = input_of(task, what, text, target, None if context is None else read_text(context), box)
     must_not_replace(output, [Path(text) if text and getattr(task, "reads", "") == "images" else None, context])
     loaded = load_weights(task, device)
     choice: dict[str, Any] = {

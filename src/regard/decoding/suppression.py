@@ -24,6 +24,7 @@ class Candidates(NamedTuple):
     scores_BP: Tensor
     classes_BP: Tensor
     kept_BP: Tensor  # whether
+    proposals_BP: Tensor  # which of L
 
 
 def surest(boxes_BL4: Tensor, scores_BLK: Tensor, most: int) -> Candidates:
@@ -31,13 +32,15 @@ def surest(boxes_BL4: Tensor, scores_BLK: Tensor, most: int) -> Candidates:
     classes = scores_BLK.shape[-1]
     scores_BP, at_BP = scores_BLK.flatten(1).sort(dim=1, descending=True, stable=True)
     scores_BP, at_BP = scores_BP[:, :most], at_BP[:, :most]
-    boxes_BP4 = boxes_BL4.gather(1, (at_BP // classes)[..., None].expand(-1, -1, 4))
-    return Candidates(boxes_BP4, scores_BP, at_BP % classes, torch.ones_like(scores_BP, dtype=torch.bool))
+    proposals_BP = at_BP // classes
+    boxes_BP4 = boxes_BL4.gather(1, proposals_BP[..., None].expand(-1, -1, 4))
+    kept_BP = torch.ones_like(scores_BP, dtype=torch.bool)
+    return Candidates(boxes_BP4, scores_BP, at_BP % classes, kept_BP, proposals_BP)
 
 
 def suppress(candidates: Candidates, most_overlap: float) -> Candidates:
     """The same candidates, of which fewer are kept."""
-    boxes_BP4, _, classes_BP, kept_BP = candidates
+    boxes_BP4, _, classes_BP, kept_BP, _ = candidates
     same_BPP = classes_BP[:, :, None] == classes_BP[:, None]
     clash_BPP = same_BPP & (overlap(boxes_BP4[:, :, None], boxes_BP4[:, None]) > most_overlap)
     clash_BPP = clash_BPP.triu(1)  # only with less sure ones

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from regard.errors import UsageError, did_you_mean
 from regard.explain.explanation import Explanation
-from regard.explain.image_maps import draw_over, facts_of, map_size, over_grid, picture_of
+from regard.explain.image_maps import draw_over, explained_patch, facts_of, map_size, over_grid, picture_of
 from regard.explain.kinds import parameters
 from regard.explain.sheet import Sheet, label
 from regard.explain.view import View
@@ -50,7 +50,7 @@ def attribution(view: View) -> Explanation:
     measured = attributed.faithful()
     count = len(view.subject.answers)
     which = "the given token" if view.subject.answers[answer].given else "the output"
-    remarks = [f"of {which}, answer {answer + 1} of {count}"] if count > 1 else []
+    remarks = explained_patch(view, answer) or ([f"of {which}, answer {answer + 1} of {count}"] if count > 1 else [])
     if "error" in notes:
         remarks.append(
             f"the scores of all positions sum to {notes['sum']:+.3f}; the logit minus that of an empty input is "
@@ -119,7 +119,7 @@ def _draw(view: View, stacks: Mapping[str, Named], answer: int) -> Figure:
         return draw_words(groups, legend)
     [image] = images
     largest = max(float(np.abs(array.values).max()) for array in stacks.values()) or 1.0
-    return _draw_image(view, image, stacks[image], groups, largest, legend)
+    return _draw_image(view, image, stacks[image], groups, largest, legend, answer)
 
 
 def _words(view: View, array: Named, answer: int) -> list[Word]:
@@ -130,9 +130,11 @@ def _words(view: View, array: Named, answer: int) -> list[Word]:
     return words
 
 
-def _draw_image(view: View, name: str, array: Named, groups: Sequence[Group], largest: float, legend: str) -> Figure:
+def _draw_image(
+    view: View, name: str, array: Named, groups: Sequence[Group], largest: float, legend: str, answer: int
+) -> Figure:
     """The image, the map over it, and the text that was read too, if any, on one scale."""
-    stack, pixels_HWC = view.trace[name].stack, picture_of(view.subject)
+    stack, pixels_HWC = view.trace[name].stack, picture_of(view.subject, answer)
     assert stack.grid is not None
     width, height = (LARGE * side for side in map_size(pixels_HWC))
     rows, columns = stack.grid

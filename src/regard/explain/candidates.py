@@ -6,18 +6,18 @@ from matplotlib.figure import Figure
 
 from regard.explain.bars import draw_bars
 from regard.explain.explanation import Explanation
-from regard.explain.heat_maps import answer_labels, draw_cells, source_of_answers
+from regard.explain.heat_maps import answer_labels, draw_cells, drawn_answers, source_of_answers
 from regard.explain.sheet import label
 from regard.explain.view import View
 
-MOST_ANSWERS = 32  # drawn: of more, the last
+MOST_ANSWERS = 32  # drawn
 
 
 def candidates(view: View) -> Explanation:
     listed = view.trace.candidates(view.choice.count, view.choice.temperature)
     p_AK, notes = listed.probabilities.values, listed.probabilities.notes
     words = notes["words"]
-    chosen = range(len(p_AK))
+    chosen, left_out = drawn_answers(view, MOST_ANSWERS, "positions")
     remarks = []
     if view.choice.temperature != 1.0:
         remarks.append(f"at temperature {view.choice.temperature:g}")
@@ -25,11 +25,7 @@ def candidates(view: View) -> Explanation:
         remarks.append(f"probabilities are over {notes['over']}")
     if view.subject.independent:
         remarks.append("each class has its own sigmoid: probabilities do not sum to 1")
-    if view.choice.answer is not None:
-        chosen = range(view.answer(), view.answer() + 1)
-    elif len(chosen) > MOST_ANSWERS:
-        chosen = chosen[-MOST_ANSWERS:]
-        remarks.append(f"drawn: the last {MOST_ANSWERS} of {len(p_AK)} positions")
+    remarks += left_out
 
     def draw() -> Figure:
         if len(chosen) == 1:  # bars compare better than colours

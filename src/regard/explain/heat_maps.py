@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from regard.explain.sheet import POINT, Sheet, ink, label, text_width
+from regard.explain.view import View
 from regard.inside.subject import Subject
 
 MOST_POSITIONS = 512  # drawn; more are reduced
@@ -110,6 +111,20 @@ def answer_labels(subject: Subject) -> list[str]:
     """The labels of all answers, numbered if there are several."""
     labels = [label(answer.label) for answer in subject.answers]
     return labels if len(labels) == 1 else [f"{number + 1}  {name}" for number, name in enumerate(labels)]
+
+
+def drawn_answers(view: View, most: int, name: str) -> tuple[range, list[str]]:
+    """Which answers are drawn: the chosen one or all; but of many the last, or of patches those around the default."""
+    count = len(view.subject.answers)
+    if view.choice.answer is not None:
+        return range(view.answer(), view.answer() + 1), []
+    if count <= most:
+        return range(count), []
+    first = count - most
+    if not view.subject.of_patches:
+        return range(first, count), [f"drawn: the last {most} of {count} {name}"]
+    first = min(max(0, view.answer() - most // 2), first)
+    return range(first, first + most), [f"drawn: {name} {first + 1} to {first + most} of {count}"]
 
 
 def source_of_answers(subject: Subject, chosen: Sequence[int]) -> str:

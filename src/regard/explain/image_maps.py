@@ -34,6 +34,7 @@ BETWEEN = 0.15  # between layers
 LINE = 0.17  # above a map
 SCALE = 0.45  # space for the colour scale
 OWN_SCALE = "each map is scaled to its own maximum"
+EXPLAINED, OTHER = (255, 60, 60), (150, 150, 150)  # frames
 COVERED, COVERED_SIGNED = 0.65, 0.85  # opacity of a map over an image
 
 
@@ -59,13 +60,18 @@ def image_maps(view: View) -> Explanation:
         maps.read_from,
     )
     names = [f"layer {layer + 1}" for layer in layers]
-    remarks = [f"readout: {maps.read_from}", OWN_SCALE, left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS])]
+    remarks = [
+        *explained_patch(view, answer),
+        f"readout: {maps.read_from}",
+        OWN_SCALE,
+        left_out([len(heads_HRS) for heads_HRS in maps.layers_HRS]),
+    ]
     arrays = [*_named_maps(view.subject, layers, heads, maps), over_grid("rollout", maps.rollout_RS.cpu())]
     facts, faithful = rollout_faithfulness(view, answer)
     return Explanation(
         "Attention over the image: rollout through all layers, and each head",
         arrays,
-        lambda: draw_maps(picture_of(view.subject), maps, names, [layer_heads[0] for layer_heads in heads]),
+        lambda: draw_maps(picture_of(view.subject, answer), maps, names, [layer_heads[0] for layer_heads in heads]),
         [remark for remark in remarks if remark],
         facts_of(view, answer) | facts,
         f"rollout: {faithful}",
@@ -73,11 +79,22 @@ def image_maps(view: View) -> Explanation:
 
 
 def facts_of(view: View, answer: int) -> dict[str, Any]:
-    """For classifiers: the class and its probability."""
-    if not hasattr(view.task, "classify"):
+    """The class of an image or a patch, and its probability."""
+    if not hasattr(view.task, "classify") and not view.subject.of_patches:
         return {}
     predicted = view.subject.answers[answer]
     return {"label": predicted.label, "probability": float(view.trace.p_AW[answer, predicted.token])}
+
+
+def explained_patch(view: View, answer: int) -> list[str]:
+    """A remark on which patch is explained, if every patch has an answer."""
+    if not view.subject.of_patches:
+        return []
+    predicted, stack = view.subject.answers[answer], view.subject.stacks[0]
+    p = float(view.trace.p_AW[answer, predicted.token])
+    patch = stack.pieces[stack.before + answer]
+    several = f"answer {answer + 1} of {len(view.subject.answers)}"
+    return [f"of the patch in row {patch.replace(', ', ', column ')}: '{predicted.label}' ({p:.1%}), {several}"]
 
 
 def over_grid(name: str, map_RS: ArrayLike, unit: str = "", **notes: Any) -> Named:
@@ -173,18 +190,29 @@ def map_size(pixels_HWC: NDArray[np.uint8]) -> tuple[float, float]:
     return width * scale, height * scale
 
 
-def picture_of(subject: Subject) -> NDArray[np.uint8]:
-    """The image, with the box that the answer is about, if there is one."""
+def picture_of(subject: Subject, answer: int | None = None) -> NDArray[np.uint8]:
+    """The image, and the box or the patch that an answer is about in a red frame."""
     grid = subject.stacks[0].grid
     assert grid is not None
     pixels_HWC = subject.picture_HWC if subject.picture_HWC is not None else np.full((*grid, 1), 128, np.uint8)
-    if subject.box is None:
+    frames = [(box, OTHER) for number, box in enumerate(subject.boxes) if number != subject.box]
+    frames += [(subject.boxes[subject.box], EXPLAINED)] if subject.boxes else []
+    if answer is not None and subject.of_patches:
+        frames.append((_corners(answer, grid, pixels_HWC.shape[:2]), EXPLAINED))
+    if not frames:
         return pixels_HWC
     from PIL import Image, ImageDraw
 
     picture = Image.fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[-1] == 1 else pixels_HWC).convert("RGB")
-    ImageDraw.Draw(picture).rectangle([round(x) for x in subject.box], outline=(255, 60, 60))
+    for frame, colour in frames:
+        ImageDraw.Draw(picture).rectangle([round(side) for side in frame], outline=colour)
     return np.array(picture)
+
+
+def _corners(cell: int, grid: tuple[int, int], size: tuple[int, ...]) -> tuple[float, ...]:
+    """Left, top, right and bottom of a cell: its outermost pixels."""
+    (row, column), (height, width) = divmod(cell, grid[1]), (size[0] / grid[0], size[1] / grid[1])
+    return column * width, row * height, (column + 1) * width - 1, (row + 1) * height - 1
 
 
 def draw_over(

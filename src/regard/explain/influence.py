@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from regard.explain.explanation import Explanation
 from regard.explain.heat_maps import Map, block_labels, draw_maps, reduced
-from regard.explain.image_maps import draw_over, facts_of, map_size, over_grid, picture_of
+from regard.explain.image_maps import draw_over, explained_patch, facts_of, map_size, over_grid, picture_of
 from regard.explain.sheet import Sheet, label
 from regard.explain.view import View
 from regard.inside.named import Named
@@ -54,7 +54,7 @@ def _of_image(view: View, norms: Named, remarks: list[str]) -> Explanation:
     on_answer = over_grid("influence on the answer", map_RS, read_from=read_from(view.trace, answer))
 
     def draw() -> Figure:
-        pixels_HWC = picture_of(view.subject)
+        pixels_HWC = picture_of(view.subject, answer)
         width, height = (LARGE * side for side in map_size(pixels_HWC))
         sheet = Sheet()
         draw_over(sheet, (0, 0), (width, height), "image", pixels_HWC)
@@ -64,4 +64,5 @@ def _of_image(view: View, norms: Named, remarks: list[str]) -> Explanation:
 
     title = "Influence: how strongly the readout of the answer depends on each patch"
     readout = f"readout: {on_answer.notes['read_from']}" + (" (quadratic mean)" if len(positions) > 1 else "")
-    return Explanation(title, [on_answer, norms], draw, [readout, *remarks], facts_of(view, answer))
+    about = [*explained_patch(view, answer), readout, *remarks]
+    return Explanation(title, [on_answer, norms], draw, about, facts_of(view, answer))

@@ -106,7 +106,9 @@ def parameters(task: Any) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(task.subject).parameters) if hasattr(task, "subject") else {}
 
 
-def input_of(task: Any, what: str, text: str, target: str = "", context: str | None = None) -> tuple[Any, ...]:
+def input_of(
+    task: Any, what: str, text: str, target: str = "", context: str | None = None, box: int | None = None
+) -> tuple[Any, ...]:
     """The arguments for the task's `subject`, or a clear error. `what`: the kind, or "" for the default one."""
     wanted = parameters(task)
     needs = KINDS[what].input if what else "needed"
@@ -116,7 +118,7 @@ def input_of(task: Any, what: str, text: str, target: str = "", context: str | N
             "It has no layers to explain.",
             f"Use `regard {task.about.verb} {task.folder.path}`.",
         )
-    for name, value in (("target", target), ("context", context)):
+    for name, value in (("target", target), ("context", context), ("box", box)):
         if value and name not in wanted:
             raise UsageError(
                 f"A {name} has no effect here.", f"'{task.folder.path}' is {task.about.noun}.", f"Leave --{name} out."
@@ -145,6 +147,8 @@ def input_of(task: Any, what: str, text: str, target: str = "", context: str | N
                 "Add --context FILE.",
             )
         return text, context
+    if box is not None:
+        return text, box
     return (text, target) if "target" in wanted else (text,)
 
 

@@ -5,29 +5,22 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from regard.explain.explanation import Explanation
-from regard.explain.heat_maps import answer_labels, draw_cells, source_of_answers
+from regard.explain.heat_maps import answer_labels, draw_cells, drawn_answers, source_of_answers
 from regard.explain.sheet import label
 from regard.explain.view import View
 from regard.inside.lens import Lens
 from regard.inside.named import Named
 from regard.inside.subject import Subject
 
-MOST_ANSWERS = 56  # drawn: of more, the last
+MOST_ANSWERS = 56  # drawn
 
 
 def lens(view: View) -> Explanation:
     by_layer = view.trace.lens()
-    answers = by_layer.likeliest.labels[1]
-    chosen = range(len(answers))
-    remarks = []
-    if view.choice.answer is not None:
-        chosen = range(view.answer(), view.answer() + 1)
-    elif len(answers) > MOST_ANSWERS:
-        chosen = chosen[-MOST_ANSWERS:]
-        remarks.append(f"drawn: the last {MOST_ANSWERS} of {len(answers)} answers")
+    chosen, remarks = drawn_answers(view, MOST_ANSWERS, "answers")
     remarks.append(
         f"after the last layer this is the model's own distribution: agreement {by_layer.agreement.values[-1]:.0f} %, "
-        f"KL {by_layer.kl.values[-1].mean():.2g} nats"
+        f"KL {by_layer.kl.values[-1].mean():.2f} nats"
     )
     arrays = [by_layer.likeliest, by_layer.answer, by_layer.kl, by_layer.agreement]
     return Explanation(

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from regard.explain.attribution import measured_faithfulness
 from regard.explain.explanation import Explanation
 from regard.explain.heat_maps import Map, block_labels, draw_maps, reduced
-from regard.explain.image_maps import draw_over, facts_of, map_size, over_grid, picture_of
+from regard.explain.image_maps import draw_over, explained_patch, facts_of, map_size, over_grid, picture_of
 from regard.explain.sheet import Sheet, label
 from regard.explain.view import View
 from regard.inside.rollout import attention_maps, rollout_of_answer
@@ -49,7 +49,7 @@ def _of_image(view: View) -> Explanation:
     answer = view.answer()
     maps = attention_maps(view.trace, answer)
     rolled = over_grid("rollout", maps.rollout_RS.cpu(), read_from=maps.read_from)
-    pixels_HWC = picture_of(view.subject)
+    pixels_HWC = picture_of(view.subject, answer)
     size = tuple(LARGE * side for side in map_size(pixels_HWC))
 
     def draw() -> Figure:
@@ -60,7 +60,7 @@ def _of_image(view: View) -> Explanation:
         draw_over(sheet, (width + 0.15, 0), (width, height), title, pixels_HWC, rolled.values, smooth=True)
         return sheet.finished(2 * width + 0.15, height + 0.17)
 
-    remarks = [f"readout: {maps.read_from}; left out: feed-forward layers"]
+    remarks = [*explained_patch(view, answer), f"readout: {maps.read_from}; left out: {maps.left_out}"]
     title = "Attention rollout: share of each patch in the answer"
     facts, faithful = rollout_faithfulness(view, answer)
     return Explanation(title, [rolled], draw, remarks, facts_of(view, answer) | facts, faithful)

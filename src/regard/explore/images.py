@@ -22,7 +22,7 @@ from regard.layers.windows import WindowAttention
 
 
 def image(traced: TracedInput) -> dict[str, Any]:
-    """The windows of a Swin's layers, the box of a detector, the mask of a segmenter, and whether pixels continue."""
+    """The windows of a Swin's layers, the boxes of a detector, the mask of a segmenter, and whether pixels continue."""
     windows = {
         part.name: {"window": list(part.module.window), "shift": list(part.module.shift)}
         for part in traced.trace.parts()
@@ -30,7 +30,7 @@ def image(traced: TracedInput) -> dict[str, Any]:
     }
     return {
         "windows": windows,
-        "box": _box(traced),
+        "boxes": _boxes(traced),
         "mask": _mask(traced),
         "completes": hasattr(traced.task, "complete"),
     }
@@ -49,7 +49,7 @@ def readout_attention(traced: TracedInput, part: str, answer: int = -1) -> dict[
         "attention",
         reading_T.to(weights_HTS) @ weights_HTS,
         [("head", [str(head + 1) for head in range(len(weights_HTS))]), ("position", keys.pieces)],
-        read_from=read_from(trace, answer) if has_answers else "the mean of all patches",
+        read_from=read_from(trace, answer, stack) if has_answers else "the mean of all patches",
         readers=reading_T.nonzero()[:, 0].tolist(),
     ).to_json()
 
@@ -72,13 +72,14 @@ def complete(traced: TracedInput, keep: float = 0.5, temperature: float = 0.0, s
     return {"picture": as_png(completed_11HWC[0, 0]), "rows": task.kept_rows(keep)}
 
 
-def _box(traced: TracedInput) -> list[float] | None:
-    """Left, top, right and bottom, as fractions of the picture."""
+def _boxes(traced: TracedInput) -> dict[str, Any] | None:
+    """Left, top, right and bottom of all boxes, as fractions of the picture, and which of them is explained."""
     subject = traced.trace.subject
-    if subject.box is None or subject.picture_HWC is None:
+    if not subject.boxes or subject.picture_HWC is None:
         return None
     height, width, _ = subject.picture_HWC.shape
-    return [side / length for side, length in zip(subject.box, (width, height) * 2, strict=True)]
+    sides = np.array(subject.boxes) / ((width, height) * 2)
+    return {"all": sides.tolist(), "chosen": subject.box}
 
 
 def _mask(traced: TracedInput) -> dict[str, Any] | None:

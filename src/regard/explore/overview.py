@@ -48,6 +48,8 @@ def overview(traced: TracedInput) -> dict[str, Any]:
             for number, answer in enumerate(subject.answers)
         ],
         "first": trace.first_answer,
+        "cells": subject.cells,
+        "boxes": len(subject.boxes),
         "independent": subject.independent,
         "samples": _samples(traced),
         "words": int(trace.logits_AW.shape[-1]),

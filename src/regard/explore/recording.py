@@ -311,7 +311,8 @@ def arithmetic_questions(traced: TracedInput) -> Iterator[Question]:
     for stack in traced.trace.stacks:
         position = first_position(traced, stack)
         answers = traced.trace.subject.answers
-        answer = next((n for n, each in enumerate(answers) if each.position in (None, position)), None)
+        order = sorted(range(len(answers)), key=lambda n: n != traced.trace.first_answer)
+        answer = next((n for n in order if answers[n].position in (None, position)), None)
         for figure in (figure for step in steps(traced, stack.name)["steps"] for figure in step["figures"]):
             row = position if figure["rows"] else answer
             if row is not None and figure["draw"] in ("strip", "bars"):

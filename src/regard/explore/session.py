@@ -34,7 +34,9 @@ MOST_TEXT = 200_000  # characters of an input
 MOST_IMAGE = 64 * 2**20  # bytes of an uploaded image, or characters of one in base64
 UPLOADED = "sent/"  # the prefix of the names of uploaded images
 TEXTS = ("text", "question", "target", "context")
-FIELDS = ("text", "question", "image", "moves", "target", "context", "wish")  # of an input, in the order of the form
+# Of an input, in the order of the form.
+FIELDS = ("text", "question", "image", "box", "moves", "target", "context", "wish")
+NUMBERS = ("box",)  # fields that are counted from 1, which is their default
 # Token ids in place of the text; how many of them the model wrote; the ids that an output must begin with.
 TOKEN_FIELDS = ("tokens", "written", "forced")
 
@@ -184,9 +186,10 @@ class Session:
         for name, value in fields.items():
             if name not in (*names, *TOKEN_FIELDS):
                 raise UsageError(f"An input has no '{name}'.", f"It has {', '.join(names)}.", "Leave it out.")
-            if name not in TOKEN_FIELDS:
+            if name not in (*TOKEN_FIELDS, *NUMBERS):
                 _check_text(name, value)
-        return {name: self._stripped(run, name, value) for name, value in fields.items() if value not in ("", None, [])}
+        read = {name: _number(name, value) if name in NUMBERS else value for name, value in fields.items()}
+        return {name: self._stripped(run, name, value) for name, value in read.items() if value not in ("", None, [])}
 
     def _stripped(self, run: int, name: str, value: Any) -> Any:
         """Texts lose the spaces and line ends around them, unless the model continues them: there they matter."""
@@ -274,6 +277,14 @@ class Session:
         except (ValueError, binascii.Error):
             raise UsageError("The image cannot be read.", "It is not valid base64.", "Open it again.") from None
         return self._stored(content, "in the address")
+
+
+def _number(name: str, value: Any) -> int | None:
+    """A number from 1; None for 1 itself, so that an input has one form."""
+    digits = "" if value is None else str(value).strip()
+    if digits and not (type(value) in (int, str) and digits.isascii() and digits.isdigit() and 0 < len(digits) < 10):
+        raise UsageError(f"The {name} is not a number.", f"It is {value!r:.80}.", "Use 1 or more.")
+    return int(digits) if digits and int(digits) != 1 else None
 
 
 def _check_text(name: str, value: Any) -> None:

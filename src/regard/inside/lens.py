@@ -7,6 +7,8 @@
 
 At the last layer this is the model's own prediction: agreement is 100 %, and KL is 0.
 
+KL is computed in float64, and is 0 where all logits are equal up to rounding in float32.
+
 Shapes: L layers, the embedding first · A answers · W words or classes
 """
 
@@ -22,6 +24,8 @@ from regard.errors import UsageError
 from regard.inside.named import Named, Result, named
 from regard.inside.subject import unfused_eval
 from regard.inside.trace import Trace
+
+ROUNDING = 2.0**-20  # of logits, relative to the largest: a few units in the last place, since they are sums
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,18 +76,28 @@ def lens(trace: Trace) -> Lens:
 
 def kl_of_softmax(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
     """KL(p_final ‖ p) of each answer, in nats: [A]. Terms with p_final = 0 are 0, whatever p is."""
-    log_p_AW, log_q_AW = final_AW.log_softmax(-1), logits_AW.log_softmax(-1)
+    log_p_AW, log_q_AW = final_AW.double().log_softmax(-1), logits_AW.double().log_softmax(-1)
     terms_AW = log_p_AW.exp() * (log_p_AW - log_q_AW)
-    return torch.where(log_p_AW.isneginf(), 0.0, terms_AW).sum(-1)
+    kl_A = torch.where(log_p_AW.isneginf(), 0.0, terms_AW).sum(-1)
+    return kl_A.masked_fill(equal(final_AW, logits_AW), 0.0).clamp(min=0.0)
 
 
 def kl_of_sigmoids(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
     """The same for independent classes: the sum of the KL of their Bernoulli distributions."""
+    final_AW, logits_AW = final_AW.double(), logits_AW.double()
     present_AW, absent_AW = (
         (sign * final_AW).sigmoid() * (F.logsigmoid(sign * final_AW) - F.logsigmoid(sign * logits_AW))
         for sign in (1, -1)
     )
-    return (present_AW + absent_AW).sum(-1)
+    kl_A = (present_AW + absent_AW).sum(-1)
+    return kl_A.masked_fill(equal(final_AW, logits_AW), 0.0).clamp(min=0.0)
+
+
+def equal(final_AW: Tensor, logits_AW: Tensor) -> Tensor:
+    """Whether all logits of an answer are equal up to rounding; those of tokens never generated are −∞: [A]."""
+    apart_AW = torch.where(final_AW == logits_AW, 0.0, (final_AW - logits_AW).abs())
+    largest_A = final_AW.where(final_AW.isfinite(), 0.0).abs().amax(-1).clamp(min=1.0)
+    return apart_AW.amax(-1) <= ROUNDING * largest_A
 
 
 def answer_names(trace: Trace) -> list[str]:

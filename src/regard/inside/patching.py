@@ -169,7 +169,8 @@ def _compared(
     pairs = [(a.token, b.token) for a, b in zip(clean.answers, corrupted.answers, strict=True)]
     if answer is None:
         differ = [number for number, (a, b) in enumerate(pairs) if a != b]
-        answer = len(pairs) - 1 if tokens or not differ or differ[-1] == len(pairs) - 1 else differ[0]
+        default = len(pairs) - 1 if corrupted.first is None else corrupted.first
+        answer = default if tokens or not differ or default in differ else differ[0]
     answer = corrupted.answer_index(answer)
     tokens = tokens or pairs[answer]
     if tokens[0] == tokens[1]:

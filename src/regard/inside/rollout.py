@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from regard.errors import UsageError
 from regard.inside.named import Named, named
 from regard.inside.parts import PartTrace, StackTrace
-from regard.inside.subject import Stack
+from regard.inside.subject import Stack, Subject
 from regard.inside.trace import Trace
 from regard.models.swin import PatchMerging
 
@@ -48,7 +48,7 @@ def rollout_of_answer(trace: Trace, answer: int = -1) -> Named:
         stack=chain[0].name,
         answer=trace.subject.answers[answer].label,
         read_from=read_from(trace, answer),
-        left_out=_left_out(chain),
+        left_out=_left_out(chain, trace.subject),
     )
 
 
@@ -59,6 +59,7 @@ class AttentionMaps:
     rollout_RS: Tensor
     layers_HRS: list[Tensor]  # for each layer; later layers of a Swin have more heads and coarser grids
     read_from: str  # for people
+    left_out: str = "feed-forward layers"
 
 
 @torch.no_grad()
@@ -70,13 +71,16 @@ def attention_maps(trace: Trace, answer: int = -1) -> AttentionMaps:
         readout_T = readout_weights(trace, answer, stack.stack)
         layers_HRS += [_on_grid(part.attention().weights_BHTS[0], readout_T, stack.stack) for part in _mixers(stack)]
     rolled_RS = _on_grid(_through(chain), readout_weights(trace, answer, chain[-1].stack), chain[0].stack)
-    return AttentionMaps(rolled_RS, layers_HRS, read_from(trace, answer))
+    return AttentionMaps(rolled_RS, layers_HRS, read_from(trace, answer), _left_out(chain, trace.subject))
 
 
-def read_from(trace: Trace, answer: int = -1) -> str:
-    """Where an answer is read, in words."""
-    stack = trace.last.stack
+def read_from(trace: Trace, answer: int = -1, stack: Stack | None = None) -> str:
+    """Where in a stack, by default the last, an answer is read, in words."""
+    stack = stack or trace.last.stack
     positions = readout_positions(trace, answer, stack)
+    if trace.subject.of_patches and len(positions) > 1:
+        row, column = divmod(answer % len(trace.subject.answers), grid_of(trace)[1])
+        return f"the {len(positions)} patches of {stack.name} nearest to patch {row + 1}, {column + 1}"
     if len(positions) > 1:
         mean = f"the mean of all {'patches' if stack.grid else 'positions'}"
         return f"the class token and {mean}, half each" if positions[0] < stack.before else mean
@@ -150,8 +154,11 @@ def readout_positions(trace: Trace, answer: int, stack: Stack) -> list[int]:
 def readout_weights(trace: Trace, answer: int, stack: Stack) -> Tensor:
     """The weight of each position of a stack in the readout of an answer: [T], sums to 1.
 
-    A single position, the mean of all, or, for pool "both", half the first and half the mean.
+    A single position, the mean of all, or, for pool "both", half the first and half the mean. The class of a patch is
+    read from that patch, and in later stages of a Swin from the nearest ones.
     """
+    if trace.subject.of_patches:
+        return _nearest(answer, grid_of(trace), stack)
     position, readout = trace.subject.answers[answer].position, trace.subject.readout
     pool = readout.pool if readout is not None else "mean"
     if position is None and pool == "mean":
@@ -159,6 +166,22 @@ def readout_weights(trace: Trace, answer: int, stack: Stack) -> Tensor:
     readout_T = torch.zeros(len(stack.pieces))
     readout_T[position or 0] = 1.0
     return (readout_T + mean_weights(stack)) / 2 if position is None and pool == "both" else readout_T
+
+
+def grid_of(trace: Trace) -> tuple[int, int]:
+    """The patches of the image."""
+    grid = trace.stacks[0].stack.grid
+    assert grid is not None
+    return grid
+
+
+def _nearest(cell: int, grid: tuple[int, int], stack: Stack) -> Tensor:
+    """The weights of the patches of a stack in its vector at a cell of a finer grid, bilinearly interpolated: [T]."""
+    assert stack.grid is not None
+    each_PRS = torch.eye(stack.grid[0] * stack.grid[1]).unflatten(1, stack.grid)
+    if stack.grid != grid:
+        each_PRS = F.interpolate(each_PRS[None], grid, mode="bilinear", align_corners=False)[0]
+    return torch.cat([torch.zeros(stack.before), each_PRS.flatten(1)[:, cell]])
 
 
 def mean_weights(stack: Stack) -> Tensor:
@@ -177,6 +200,8 @@ def _on_grid(weights: Tensor, readout_T: Tensor, stack: Stack) -> Tensor:
     return F.pad(from_readout, (0, unread)).unflatten(-1, stack.grid)
 
 
-def _left_out(chain: list[StackTrace]) -> str:
+def _left_out(chain: list[StackTrace], subject: Subject | None = None) -> str:
     has_cross = any(part.cross for stack in chain for layer in stack.layers for part in layer.parts)
-    return "feed-forward layers and cross-attention" if has_cross else "feed-forward layers"
+    left_out = "feed-forward layers and cross-attention" if has_cross else "feed-forward layers"
+    # The head of a Swin reads earlier stages too; class tokens attend with the patches.
+    return f"{left_out}, and the head" if subject and subject.of_patches and not subject.readout else left_out

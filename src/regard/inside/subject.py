@@ -61,6 +61,7 @@ class Subject:
     forward: Callable[[int], Tensor]  # the logits of all answers, for this many identical rows: [B, A, W]
     readout: Readout | None  # how logits are computed from the last stack; None: not by a linear map
     name_of: Callable[[int], str]  # the name of a token or class
+    first: int | None = None  # the answer that is explained first; None: see Trace.first_answer
     input_text: str = ""  # the input as text, or the name of its file
     output_text: str = ""
     never: Sequence[int] = ()  # tokens that are never generated
@@ -68,7 +69,9 @@ class Subject:
     softmax_over_all: bool = False  # the softmax includes tokens that are never generated, as in beam search
     independent: bool = False  # each class has its own sigmoid; otherwise all share a softmax
     picture_HWC: NDArray[np.uint8] | None = None  # the input, if it is an image
-    box: tuple[float, ...] | None = None  # left, top, right, bottom in the image, if the answer is about a box
+    cells: bool = False  # there is one answer for each patch or pixel of the image, in reading order
+    boxes: Sequence[tuple[float, ...]] = ()  # left, top, right, bottom in the image: all boxes, the surest first
+    box: int = 0  # which of them the answer is about
     tokens: list[list[int]] | None = None  # the ids of each stack, if its positions hold tokens
     # (ids of each stack, number of generated tokens at the end = 0): the same subject with other tokens.
     with_tokens: Callable[..., Subject] | None = None
@@ -128,6 +131,11 @@ class Subject:
         own_token = self.answers[answer].token
         never = [*self.never, *(self.never_at[answer] if self.never_at else ())]
         return [token for token in never if token != own_token]
+
+    @property
+    def of_patches(self) -> bool:
+        """Whether every patch of an image has an answer of its own."""
+        return self.cells and self.tokens is None
 
     @property
     def last(self) -> Stack:

@@ -92,8 +92,10 @@ class Trace:
 
     @property
     def first_answer(self) -> int:
-        """The default answer: for an encoder-decoder the least certain token, otherwise the last answer."""
+        """The default answer: that of the subject, else the least certain token of a decoder, or the last answer."""
         answers = self.subject.answers
+        if self.subject.first is not None:
+            return self.subject.first
         if len(self.subject.stacks) == 1 or self.subject.last.grid:
             return len(answers) - 1
         p_AW = self.p_AW

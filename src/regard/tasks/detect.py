@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from regard.data.box_batches import BoxBatch
     from regard.data.boxes import BoxedImages, BoxSplits
     from regard.data.image_cache import Images, ImageSplits
+    from regard.data.images import Size
+    from regard.decoding.suppression import Candidates
     from regard.evaluation.detection import DetectionReport, Found
     from regard.evaluation.metrics import Evaluation
     from regard.inside.subject import Subject
@@ -308,14 +310,28 @@ class Detect(PictureTask[DetectSettings]):
         found = iter(self._found(read, threshold) if read is not None else [])
         return [reason or next(found) for reason in reasons]
 
-    def subject(self, image: Path | str) -> Subject:
-        """An image and its surest box, to trace."""
+    def subject(self, image: Path | str, box: int = 1) -> Subject:
+        """An image and one of the boxes that are found in it, to trace: counted from 1, the surest first."""
         from regard.inside import image_subjects
 
         pixels_HWC, image_CHW = self.looked_at(image)
-        return image_subjects.image(
-            self.model, image_CHW, self.classes, input_text=Path(image).name, picture_HWC=pixels_HWC
+        found = self._proposals(image_CHW, self.read_with_size(image)[1])
+        if box not in range(1, len(found) + 1):
+            usable = f"1 to {len(found)}, the surest first" if len(found) > 1 else "1"
+            raise UsageError(f"There is no box {box}.", f"{len(found)} can be explained here.", f"Use {usable}.")
+        about = {"input_text": Path(image).name, "picture_HWC": pixels_HWC}
+        return image_subjects.detected(self.model, image_CHW, self.classes, found, box - 1, **about)
+
+    def _proposals(self, image_CHW: Tensor, size: Size) -> list[tuple[int, int]]:
+        """Proposal and class of each box that is found in an image of this size; if none is sure, of the surest."""
+        boxes_P4, scores_P, classes_P, kept_P, proposals_P = (
+            each_BP[0].float().cpu().numpy() for each_BP in self._proposed(image_CHW[None])
         )
+        _, there_P = self._in_own_pixels(boxes_P4, size)
+        kept_P = kept_P > 0
+        chosen_P = kept_P & there_P & (scores_P >= SURE)
+        at_P = chosen_P.nonzero()[0] if chosen_P.any() else kept_P.nonzero()[0][:1]
+        return [(int(proposals_P[at]), int(classes_P[at])) for at in at_P]
 
     def draw_found(self, image: Path | str, found: Sequence[Found], path: Path) -> None:
         """The image with what was found in it, as a PNG."""
@@ -331,8 +347,6 @@ class Detect(PictureTask[DetectSettings]):
         """In each image, in its own pixels."""
         import numpy as np
 
-        from regard.data.boxes import cut_at_edges, place_back
-        from regard.data.images import placement
         from regard.evaluation.detection import Found
 
         assert images.sizes_N2 is not None
@@ -342,9 +356,7 @@ class Detect(PictureTask[DetectSettings]):
             for proposed_P7 in part_BP7:
                 boxes_P4, (scores_P, classes_P, kept_P) = proposed_P7[:, :4], proposed_P7[:, 4:].T
                 width, height = map(int, images.sizes_N2[len(listed)])
-                own_P4 = place_back(boxes_P4, placement((width, height), self.settings.images))
-                own_P4 = cut_at_edges(own_P4, width, height)
-                there_P = (own_P4[:, 0] < own_P4[:, 2]) & (own_P4[:, 1] < own_P4[:, 3])
+                own_P4, there_P = self._in_own_pixels(boxes_P4, (width, height))
                 listed.append(
                     [
                         Found(self.classes[int(classes_P[at])], float(scores_P[at]), tuple(own_P4[at].tolist()))
@@ -353,20 +365,35 @@ class Detect(PictureTask[DetectSettings]):
                 )
         return listed
 
+    def _in_own_pixels(self, boxes_P4: NDArray[np.float32], size: Size) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Boxes in pixels of an image of this size, cut at its edges; and whether anything of each is in it."""
+        from regard.data.boxes import cut_at_edges, place_back
+        from regard.data.images import placement
+
+        own_P4 = cut_at_edges(place_back(boxes_P4, placement(size, self.settings.images)), *size)
+        return own_P4, (own_P4[:, 0] < own_P4[:, 2]) & (own_P4[:, 1] < own_P4[:, 3])
+
     def _candidates(self, pixels_NHWC: NDArray[np.uint8], first: int) -> NDArray[np.float32]:
         """What is proposed for some images, from the first on: boxes, scores, classes, and which to keep, [B, P, 7]."""
         import numpy as np
+        import torch
+
+        part_BHWC = torch.from_numpy(np.array(pixels_NHWC[first : first + AT_ONCE])).to(self.hardware.device)
+        with torch.inference_mode():
+            boxes_BP4, *others, _ = self._proposed(self.scaled.pixels(part_BHWC))
+            return torch.cat([boxes_BP4.float(), torch.stack([one.float() for one in others], -1)], -1).cpu().numpy()
+
+    def _proposed(self, images_BCHW: Tensor) -> Candidates:
+        """What is proposed for some images, scaled as the model's input is."""
         import torch
 
         from regard.decoding.suppression import found
 
         settings = self.settings.detection
         self.model.eval()
-        part_BHWC = torch.from_numpy(np.array(pixels_NHWC[first : first + AT_ONCE])).to(self.hardware.device)
         with torch.inference_mode(), self.hardware.autocast():
-            logits_BLK, boxes_BL4 = self.model(self.scaled.pixels(part_BHWC))
+            logits_BLK, boxes_BL4 = self.model(images_BCHW)
             scores_BLK = self.model.scores(logits_BLK)
         with torch.inference_mode():
             overlap = settings.overlap if self.model.suppresses else None
-            boxes_BP4, *others = found(boxes_BL4, scores_BLK, settings.most, overlap)
-            return torch.cat([boxes_BP4.float(), torch.stack([one.float() for one in others], -1)], -1).cpu().numpy()
+            return found(boxes_BL4, scores_BLK, settings.most, overlap)

@@ -2,7 +2,7 @@
 
 import { choice, h, percent, problem, submitOnEnter, visible } from "regard/dom.js";
 
-const NAMES = { text: "Text", question: "Question", image: "Image", moves: "Moves", target: "Forced output", context: "Context", wish: "Wish" };
+const NAMES = { text: "Text", question: "Question", image: "Image", box: "Box", moves: "Moves", target: "Forced output", context: "Context", wish: "Wish" };
 
 export function header(page) {
   const run = page.runs[page.run];
@@ -27,10 +27,11 @@ export function header(page) {
 
 // The form of the input: the same one until the input changes, so that what is being typed is not lost when an answer comes.
 function currentForm(page) {
-  const of = JSON.stringify([page.run, page.input]);
+  const boxes = page.overview?.boxes; // of a detector, known once it has answered
+  const of = JSON.stringify([page.run, page.input, boxes]);
   const submit = (input) => page.state.set({ input });
   if (page.form?.of !== of) {
-    page.form = { of, element: inputForm(page, { label: "Input", button: "Inspect", input: page.input, submit }) };
+    page.form = { of, element: inputForm(page, { label: "Input", button: "Inspect", input: page.input, boxes, submit }) };
   }
   return page.form.element;
 }
@@ -58,12 +59,17 @@ function changeRun(page, run) {
 const FAILED = Symbol("failed upload");
 
 // An input of the run as a form. `submit`: called with its fields, and for an image as soon as it is chosen.
-// `without`: fields to leave out.
-export function inputForm(page, { label, button, input, submit, without = [] }) {
+// `without`: fields to leave out. `boxes`: how many there are to choose from.
+export function inputForm(page, { label, button, input, submit, without = [], boxes = 0 }) {
   const prefix = label.toLowerCase().replace(/\W+/g, "-");
+  const field = (name) => {
+    if (name === "image") return imageField(page, String(input.image ?? ""));
+    if (name === "box") return numberField(page, `${prefix}-${name}`, name, input[name] ?? 1, boxes);
+    return textField(page, `${prefix}-${name}`, name, input[name] ?? "");
+  };
   const fields = page.runs[page.run].fields.filter((name) => !without.includes(name)).map((name) => [
     name,
-    name === "image" ? imageField(page, String(input.image ?? "")) : textField(page, `${prefix}-${name}`, name, input[name] ?? ""),
+    field(name),
   ]);
   let turn = 0; // the last choice counts, even if an upload started earlier finishes later
   return h(
@@ -74,13 +80,14 @@ export function inputForm(page, { label, button, input, submit, without = [] }) 
       onsubmit: async (event) => {
         event.preventDefault();
         const mine = ++turn;
-        const input = {};
+        const read = {};
         for (const [name, field] of fields) {
           const value = await field.read(); // an upload may not have finished
           if (value === FAILED || mine !== turn) return; // the field says why
-          if (value) input[name] = value;
+          if (value) read[name] = value;
         }
-        submit(input);
+        if (read.image !== (input.image ?? "")) delete read.box; // another image has other boxes
+        submit(read);
       },
     },
     fields.map(([, field]) => field.element),
@@ -95,6 +102,17 @@ function textField(page, id, name, value) {
   submitOnEnter(input);
   const element = h("span", { class: long ? "field wide" : "field" }, h("label", { for: id }, NAMES[name] ?? name), input);
   return { element, read: () => input.value };
+}
+
+// A number from 1, which is left out of the input where it is 1. `most`: how many there are; 0: unknown.
+function numberField(page, id, name, value, most) {
+  const input = h("input", {
+    id, type: "number", min: 1, max: most || null, step: 1, readonly: !page.live, style: { width: "4rem" },
+  });
+  input.value = value;
+  const count = most ? h("span", { class: "quiet" }, `of ${most}`) : null;
+  const element = h("span", { class: "field" }, h("label", { for: id }, NAMES[name]), input, count);
+  return { element, read: () => (Number(input.value) === 1 ? null : Number(input.value)) };
 }
 
 // `read` returns the chosen image; for an upload, a promise of it.

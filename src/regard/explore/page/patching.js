@@ -1,5 +1,6 @@
 // Patching: which activations of a second input, patched into this one, restore the second's answer.
 
+import { chosenAnswer } from "regard/answers.js";
 import { choice, h, note, number, percent, problem, visible } from "regard/dom.js";
 import { inputForm } from "regard/header.js";
 import { heatmap } from "regard/heatmap.js";
@@ -32,6 +33,9 @@ export async function patching(page) {
   if (second) {
     try {
       const options = { other: second, ...(what === "residual" ? {} : { what }) };
+      // Of a picture the chosen patch is compared, otherwise the first answer that differs.
+      const ofPatches = page.overview.cells && !page.overview.stacks.at(-1).tokens;
+      if (ofPatches && Number.isInteger(page.state.get("answer"))) options.answer = chosenAnswer(page);
       room.replaceChildren(...maps(page, await page.ask("patch", options), what));
     } catch (error) {
       if (!error.what) throw error;

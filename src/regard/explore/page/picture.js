@@ -8,11 +8,11 @@ const STRONGEST = 20; // rows of the table
 const MOST_LINES = 64; // rows or columns with lines between them
 
 /* `stack`: whose grid it is. `values`: a number for each cell, or null. `lines`: where windows are cut, as {down, across}.
-   `box`: left, top, right, bottom as fractions of the picture. `pick`: called with a cell on Enter or click. `chosen`: the
+   `boxes`: left, top, right, bottom of all of them as fractions of the picture, and which is chosen. `pick`: called with a cell on Enter or click. `chosen`: the
    framed cell. `covered`: a second picture over the first. `until`: rows from here on are empty. `follow`: computes
    {values, text} for the cell under the pointer, shown in place of `values`. */
 export function picture(page, options) {
-  const { address, stack, label, values = null, scale = "unit", most = null, lines = null, box = null } = options;
+  const { address, stack, label, values = null, scale = "unit", most = null, lines = null, boxes = null } = options;
   const { pick = null, chosen = null, size = 320, caption = null, covered = null, until = null, follow = null } = options;
   const [rows, columns] = stack.grid;
   const last = most ?? (values ? largest(values) || 1 : 1);
@@ -38,7 +38,7 @@ export function picture(page, options) {
       { viewBox: `0 0 ${columns} ${rows}`, class: "picture-lines", preserveAspectRatio: "none", "aria-hidden": "true" },
       ruled(rows, columns, lines),
       until === null ? null : svg("rect", { x: 0, y: until, width: columns, height: rows - until, class: "picture-empty" }),
-      box ? frame(box, rows, columns) : null,
+      boxes ? frames(boxes, rows, columns) : null,
       chosen === null ? null : svg("rect", { ...corner(chosen), class: "picture-chosen", width: 1, height: 1 }),
       pointer,
     ),
@@ -152,9 +152,14 @@ function ruled(rows, columns, lines) {
   return [drawn(...thin, "picture-rule"), lines ? drawn(lines.down, lines.across, "picture-window") : null];
 }
 
-function frame([left, top, right, bottom], rows, columns) {
-  const at = { x: left * columns, y: top * rows, width: (right - left) * columns, height: (bottom - top) * rows };
-  return svg("rect", { ...at, class: "picture-box" });
+// All boxes thinly, and over them the chosen one.
+function frames({ all, chosen }, rows, columns) {
+  const frame = ([left, top, right, bottom], style) => {
+    const at = { x: left * columns, y: top * rows, width: (right - left) * columns, height: (bottom - top) * rows };
+    return svg("rect", { ...at, class: "picture-box", style });
+  };
+  const others = all.filter((_, i) => i !== chosen);
+  return [others.map((box) => frame(box, { "stroke-width": "1", stroke: "#ffb3a6" })), frame(all[chosen], {})];
 }
 
 function strongest(stack, values, label) {

@@ -39,7 +39,7 @@ export async function show(page) {
     answers.length > 1 ? answerPicker(page, answers, answer) : null,
     about.completes ? await completion(page, parts) : null,
     h("h2", {}, "The whole model"),
-    h("div", { class: "side-by-side" }, original(page, about, part), rolled.figure, occluded),
+    h("div", { class: "side-by-side" }, original(page, about, part, answer), rolled.figure, occluded),
     part ? await heads(page, about, parts, part, answer) : null,
     part && about.windows[part.name] ? await windowBias(page, part, headOf(page, part)) : null,
     rolled.faithful,
@@ -71,12 +71,25 @@ function isPixels(stack) {
   return stack.grid !== null && stack.tokens !== null;
 }
 
-// Which of several answers is explained: a word of a caption, or a pixel.
+// Whether the cells of a picture are those of the answers, one for each: pixels, or the patches of a segmenter.
+function hasAnswers(page, stack) {
+  const [rows, columns] = stack.grid;
+  return page.overview.cells && rows * columns === page.overview.answers.length;
+}
+
+// How the explained cell of a picture is framed, and another one chosen.
+function choosing(page, stack, answer) {
+  if (!hasAnswers(page, stack)) return {};
+  return { chosen: answer, pick: (cell) => page.state.set({ answer: cell, token: undefined }) };
+}
+
+// Which of several answers is explained: a word of a caption, a pixel, or a patch.
 function answerPicker(page, answers, answer) {
-  const stack = page.overview.stacks.at(-1);
-  if (isPixels(stack)) {
+  const stack = page.overview.stacks.find(({ grid }) => grid);
+  if (page.overview.cells) {
     const { label, probability } = answers[answer];
-    return h("p", {}, `Explained: the pixel at ${cellName(stack, answer)}, which is ${label} (p = ${number(probability)}). Click another in a picture.`);
+    const cell = `${isPixels(stack) ? "pixel at" : "patch in"} ${cellName(stack, answer)}`;
+    return h("p", {}, `Explained: the ${cell}, which is ${label} (p = ${number(probability)}). Click another in a picture.`);
   }
   const words = { name: "answers", pieces: answers.map(({ label }) => label) };
   return h(
@@ -89,7 +102,7 @@ function answerPicker(page, answers, answer) {
 
 // ---------------------------------------------------------------- the picture as a whole
 
-function original(page, about, part) {
+function original(page, about, part, answer) {
   const stack = part?.keys ?? page.overview.stacks.find(({ grid }) => grid);
   const size = `${stack.grid[0]} × ${stack.grid[1]} ${isPixels(stack) ? "pixels" : "patches"}`;
   const cut = part && about.windows[part.name];
@@ -104,12 +117,11 @@ function original(page, about, part) {
       label: `${page.overview.input_text}, ${size}${windows}`,
       caption: `${cut ? `${part.stack.name}, layer ${part.layer + 1}${windows}` : size}`,
       lines: cut ? cuts(cut, stack.grid) : null,
-      box: about.box,
+      boxes: about.boxes,
       covered: about.mask?.picture,
-      chosen: isPixels(stack) ? Math.min(page.state.get("answer") ?? Infinity, page.overview.answers.length - 1) : null,
-      pick: isPixels(stack) ? (cell) => page.state.set({ answer: cell }) : null,
+      ...choosing(page, stack, answer),
     }),
-    about.box ? h("p", { class: "quiet" }, `Box: ${page.overview.output_text}.`) : null,
+    about.boxes ? h("p", { class: "quiet" }, `Box: ${page.overview.output_text}.${about.boxes.all.length > 1 ? " The others have thin lines." : ""}`) : null,
     about.mask ? classes(about.mask.classes) : null,
   );
 }
@@ -144,7 +156,7 @@ async function rollout(page, answer) {
     const [name, { values }] = Object.entries(attribution.stacks)[0];
     const stack = page.stack(name);
     if (!stack.grid) return {}; // it covers a single stack: for a caption, its words and not the picture
-    const figure = overlaid(page, stack, values, "Attention rollout", "unit", `Readout: ${attribution.read_from}; left out: ${attribution.left_out}.`);
+    const figure = overlaid(page, stack, answer, values, "Attention rollout", "unit", `Readout: ${attribution.read_from}; left out: ${attribution.left_out}.`);
     return { figure, faithful: faithful(attribution, "Is the rollout faithful?") };
   } catch (error) {
     return { figure: problem(error) };
@@ -158,22 +170,20 @@ async function occlusion(page, answer) {
   }
   try {
     const { values } = (await page.ask("attribution", { method: "occlusion", answer })).stacks[stack.name];
-    return overlaid(page, stack, values, "Occlusion", "signed", "Drop in ln p of the answer when this cell alone is emptied (nats).");
+    return overlaid(page, stack, answer, values, "Occlusion", "signed", "Drop in ln p of the answer when this cell alone is emptied (nats).");
   } catch (error) {
     return problem(error);
   }
 }
 
-function overlaid(page, stack, values, label, scale, note) {
+function overlaid(page, stack, answer, values, label, scale, note) {
   const cells = onGrid(stack, values);
-  const pixels = isPixels(stack);
   return h(
     "div",
     { class: "picture-column" },
     h("h3", {}, label),
     picture(page, {
-      address: page.overview.picture, stack, label, scale, values: cells,
-      pick: pixels ? (cell) => page.state.set({ answer: cell }) : null,
+      address: page.overview.picture, stack, label, scale, values: cells, ...choosing(page, stack, answer),
     }),
     outsideGrid(stack, values),
     h("p", { class: "quiet" }, note),
@@ -235,7 +245,7 @@ async function heads(page, about, parts, part, answer) {
       "p",
       {},
       `Attention from ${attention.from}. `,
-      attention.fixed ? null : `Click a ${isPixels(stack) ? "pixel" : "patch"} to show attention from there. `,
+      attention.fixed ? null : `Click a ${isPixels(stack) ? "pixel" : "patch"} to ${hasAnswers(page, stack) ? "explain it" : "show attention from there"}. `,
       attention.back ? h("button", { type: "button", onclick: () => page.state.set({ position: null }) }, "Show from the readout position") : null,
     ),
     h(
@@ -257,7 +267,7 @@ async function heads(page, about, parts, part, answer) {
 }
 
 function attendFrom(page, stack, cell) {
-  if (isPixels(stack)) page.state.set({ answer: cell });
+  if (hasAnswers(page, stack)) page.state.set({ answer: cell, token: undefined });
   else page.state.set({ position: page.state.get("position") === stack.before + cell ? null : stack.before + cell });
 }
 
@@ -267,6 +277,11 @@ async function attentionFrom(page, part, answer) {
   if (part.cross) return { ...(await rowOf(page, part, word.position)), from: `where “${visible(word.label)}” is predicted`, fixed: true };
   if (isPixels(part.keys)) {
     return { ...(await rowOf(page, part, word.position)), from: `where the pixel at ${cellName(part.keys, answer)} is predicted`, cell: answer };
+  }
+  if (hasAnswers(page, part.keys)) {
+    // The class of a patch is read from the patch itself, in a Swin in the first stage.
+    const cell = `the patch in ${cellName(part.keys, answer)}`;
+    return { ...(await rowOf(page, part, part.keys.before + answer)), from: `${cell}, the explained one`, cell: answer };
   }
   const position = page.state.get("position");
   if (position !== null && position !== undefined && position >= part.keys.before && position < part.keys.pieces.length) {

@@ -105,7 +105,7 @@ function lensTable(page, { agreement, answer: p, kl, likeliest }, meanKl) {
       {},
       h("th", { scope: "row" }, row ? `layer ${name}` : name),
       h("td", { class: "number" }, `${number(agreement.values[row], 0)} %`),
-      h("td", { class: "number" }, number(meanKl[row], 2)),
+      h("td", { class: "number" }, meanKl[row].toFixed(2)),
       columns.map((answer) => cell(row, answer)),
     ),
   );
