@@ -180,3 +180,15 @@ def test_a_long_answer_is_scrolled_by_keyboard(trained, opened):
         moved = "region => new Promise(done => { const look = () => "
         moved += "region.scrollTop > 0 ? done(true) : requestAnimationFrame(look); look(); })"
         assert answer.evaluate(moved)
+
+
+def test_a_file_unpacks_its_answers_once_for_all_views(page_on_disk, from_disk):
+    with from_disk(page_on_disk) as at:
+        at.page.evaluate("""() => {
+            const parse = JSON.parse;
+            window.lengths = [];
+            JSON.parse = (text) => { window.lengths.push(text.length); return parse(text); };
+        }""")
+        for name in ("Heads", "Output", "Layers"):
+            at.view(name)
+        assert max(at.page.evaluate("lengths"), default=0) < 10_000

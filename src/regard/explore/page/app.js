@@ -135,8 +135,8 @@ async function refresh(page) {
     await showView(page, since);
   } catch (error) {
     if (mine !== turn) return;
+    Object.assign(page, { overview: null, views: [] });
     showInput(page);
-    page.views = [];
     showTabs(page);
     draw(page, problem(error), null);
     page.say(`${error.what ?? error.message}`);

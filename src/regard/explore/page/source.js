@@ -164,11 +164,16 @@ export class Recorded extends Cached {
   }
 
   async fetchAnswer(request) {
-    this.recorded ??= inflate(bytes(this.content.answers)).then((raw) => JSON.parse(new TextDecoder().decode(raw)));
-    const answer = (await this.recorded)[canonical(request)];
+    const answer = (await this.recorded())[canonical(request)];
     if (answer === undefined) throw this.missing();
     if (answer.error) throw new Problem(answer.error);
     return answer.value;
+  }
+
+  // All answers, unpacked once for all views.
+  recorded() {
+    this.content.unpacked ??= inflate(bytes(this.content.answers)).then((raw) => JSON.parse(new TextDecoder().decode(raw)));
+    return this.content.unpacked;
   }
 
   async fetchMatrix(request) {
