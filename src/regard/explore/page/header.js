@@ -27,7 +27,7 @@ export function header(page) {
 
 // The form of the input: the same one until the input changes, so that what is being typed is not lost when an answer comes.
 function currentForm(page) {
-  const boxes = page.overview?.boxes; // of a detector, known once it has answered
+  const boxes = page.overview?.boxes ?? 0; // of a detector, known once it has answered
   const of = JSON.stringify([page.run, page.input, boxes]);
   const submit = (input) => page.state.set({ input });
   if (page.form?.of !== of) {
