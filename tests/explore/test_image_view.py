@@ -1,6 +1,8 @@
 """Image: what lies over the picture is what the model computed."""
 
 import re
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -277,3 +279,13 @@ def test_words_of_a_caption_attend_to_patches(tiny_run, opened):
         panel.get_by_role("application", name=re.compile("^Attention of decoder → encoder")).press("ArrowRight")
         before = trace["encoder"].stack.before
         assert announced(at) == pytest.approx(float(weights_S[before]), abs=1e-3)
+
+
+def test_the_command_begins_with_any_box_and_refuses_one_that_is_not_there(tiny_run, tmp_path):
+    run = tiny_run("detect")
+    image = next((run / "samples").glob("*.png"))
+    for box, says in (("99", "There is no box 99."), ("0", "--box cannot be 0.")):
+        command = [sys.executable, "-m", "regard", "explore", run, image, "--box", box, "-o", tmp_path / "no.html"]
+        result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        assert result.returncode == 2 and says in result.stderr and len(result.stderr.splitlines()) == 3
+    assert not any(tmp_path.iterdir())

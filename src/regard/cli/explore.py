@@ -34,6 +34,9 @@ def explore(
     context: Annotated[
         Path | None, typer.Option(help="The text that contains the answer to a question.", show_default=False)
     ] = None,
+    box: Annotated[
+        int | None, number_option("Which box of a detector, counted from 1, the surest first.", default="1")
+    ] = None,
     port: Annotated[int, number_option("The port; 0: a free one.", least=0, most=65535)] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     device: DeviceOption = "auto",
@@ -64,7 +67,7 @@ def explore(
         load_weights(task, device)
     from regard.explore.session import Session
 
-    first: dict[str, Any] = {"target": target, "context": read_text(context) if context is not None else ""}
+    first: dict[str, Any] = {"target": target, "context": "" if context is None else read_text(context), "box": box}
     session = Session(tasks)
     try:
         if given or any(first.values()):
