@@ -172,7 +172,7 @@ MISTAKES = {
     "unknown word": (["--example", "2", "--after", "the batery"], ("'batery' is unknown", "'battery'"), 1),
     "no text": ([], ("text is missing", "--example 1"), 2),
     "two texts": (["{bad}/marks.txt", "--example", "1"], ("two texts", "Leave one of them out"), 2),
-    "unknown example": (["--example", "4"], ("--example cannot be 4", "from 1 to 3", "--example 1"), 2),
+    "unknown example": (["--example", "4"], ("--example cannot be 4", "from 1 to 3", "--example 3"), 2),
     "input read twice": (["-", "--score", "-"], ("only once",), 2),
     "unknown order": (["--example", "1", "--order", "skips"], ("no order 'skips'", "'skip'"), 2),
     "mask without skips": (["--example", "1", "--order", "2", "--mask"], ("--mask has no effect", "--order skip"), 2),

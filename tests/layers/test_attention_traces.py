@@ -75,7 +75,7 @@ def test_recurrence_has_no_trace_and_additive_attention_has_one_head(cross, name
     traces = traced_translator(mixer="gru", cross=cross)
     assert list(traces) == names
     assert all(each.weights_BHTS.shape == (2, 1, 5, 7) for each, _ in traces.values())
-    assert all(each.cross and each.weights_BHTS[1, :, :, 4:].abs().max() == 0 for each, _ in traces.values())
+    assert all(each.across and each.weights_BHTS[1, :, :, 4:].abs().max() == 0 for each, _ in traces.values())
     check(traces)
 
 
