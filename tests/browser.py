@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from regard.explore import HOST
+from regard.explore import HOST, listen
 from regard.explore.server import make_app
 from regard.explore.session import Session
 
@@ -66,8 +65,7 @@ def watched(page: Any, address: str) -> Iterator[None]:
 @contextmanager
 def serving(session: Session) -> Iterator[str]:
     """The server in a thread; yields its address."""
-    listener = socket.socket()
-    listener.bind((HOST, 0))
+    listener = listen()
     listener.listen()  # from now on nobody is turned away, though the server may not have begun
     server = uvicorn.Server(uvicorn.Config(make_app(session), log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from browser import serving
+from regard.explore import listen
 from regard.explore.arrays import unpack
 from regard.explore.server import make_app
 from regard.explore.session import Session
@@ -204,3 +205,20 @@ def test_concurrent_requests_get_their_own_answers(address, trained):
         )
     outputs = [json.loads(body)["output_text"] for body in bodies]
     assert outputs == trained.translate(texts)
+
+
+def test_small_answers_do_not_wait_for_an_acknowledgement():
+    """asyncio sets TCP_NODELAY only on connections whose socket is known to be TCP."""
+
+    async def delays() -> int:
+        connected = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(lambda reader, writer: connected.set_result(writer), sock=listen())
+        async with server:
+            _, client = await asyncio.open_connection(*server.sockets[0].getsockname())
+            answering = await connected
+            no_delay = answering.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for writer in (client, answering):
+                writer.close()
+        return no_delay
+
+    assert asyncio.run(delays()) != 0

@@ -57,7 +57,9 @@ def explore(
             "A second run is given as an option.",
             f"Use --beside {shlex.quote(given)}.",
         )
-    listener = _listen(port) if output is None else None
+    from regard.explore import listen
+
+    listener = listen(port) if output is None else None
     from regard.run import load_weights, open_run
 
     tasks = [open_run(path) for path in (run, beside) if path is not None]
@@ -107,21 +109,6 @@ def _look(session: Any) -> None:
         except RegardError as error:
             whose = f"'{task.folder.path.name}': " if run else ""
             raise UsageError(whose + error.what, error.why, error.fix) from None
-
-
-def _listen(port: int) -> socket.socket:
-    from regard.explore import HOST
-
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-    except OSError as error:
-        listener.close()
-        raise RegardError(
-            f"Port {port} cannot be used.", f"{error.strerror}.", "Choose another with --port, or leave it out."
-        ) from None
-    return listener
 
 
 def _serve(session: Any, listener: socket.socket, browser: bool) -> None:
