@@ -1,8 +1,6 @@
 """Image: what lies over the picture is what the model computed."""
 
 import re
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 import torch
 
 import regard
+from command import regard as command
 from regard.errors import UsageError
 from regard.explore.questions import answer
 from regard.explore.recording import write_page
@@ -285,7 +284,6 @@ def test_the_command_begins_with_any_box_and_refuses_one_that_is_not_there(tiny_
     run = tiny_run("detect")
     image = next((run / "samples").glob("*.png"))
     for box, says in (("99", "There is no box 99."), ("0", "--box cannot be 0.")):
-        command = [sys.executable, "-m", "regard", "explore", run, image, "--box", box, "-o", tmp_path / "no.html"]
-        result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-        assert result.returncode == 2 and says in result.stderr and len(result.stderr.splitlines()) == 3
+        error = command("explore", run, image, "--box", box, "-o", tmp_path / "no.html", code=2).error
+        assert says in error[0] and len(error) == 3
     assert not any(tmp_path.iterdir())

@@ -221,4 +221,5 @@ def test_small_answers_do_not_wait_for_an_acknowledgement():
                 writer.close()
         return no_delay
 
-    assert asyncio.run(delays()) != 0
+    with ThreadPoolExecutor(1) as pool:  # in this thread, Playwright may have an event loop of its own
+        assert pool.submit(lambda: asyncio.run(delays())).result() != 0
